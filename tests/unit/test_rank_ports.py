@@ -123,21 +123,21 @@ SERVED = "engine_port=15500\nwebui_port=15600\nansible_port=16000"
 @pytest.mark.parametrize(
     ("obstacle", "settings", "closed"),
     [
-        # Replicas of one host too, and what people reach in Mooncake's range stays open.
-        ("nested", DIVIDED, [["5000", "7100", "15000-17000"], ["5000", "7100", "15000-17000"]]),
-        ("cgroup-v1", f"{DIVIDED}\nkv_transfer=nixl", [["5000", "7100"], ["5000", "7100"]]),
+        # Replicas of one host too. People ask the router, and no replica; what else they reach stays open.
+        ("nested", DIVIDED, [["5000", "7100", "30000", "15000-17000"]] * 2),
+        ("cgroup-v1", f"{DIVIDED}\nkv_transfer=nixl", [["5000", "7100", "30000"]] * 2),
         (
             "cgroup-driver",
             f"{DIVIDED}\nengine_env=MC_MIN_PRC_PORT=20000 MC_MAX_PRC_PORT=20100",
-            [["5000", "7100", "20000-20100"]] * 2,
+            [["5000", "7100", "30000", "20000-20100"]] * 2,
         ),
         (
             "nftables",
             f"{DIVIDED}\n{SERVED}",
-            [["5000", "7100", "15000-15499", "15501-15599", "15601-15999", "16001-17000"],
-             ["5000", "7100", "15000-15499", "15501-15999", "16001-17000"]],
+            [["5000", "7100", "15500", "15000-15499", "15501-15599", "15601-15999", "16001-17000"],
+             ["5000", "7100", "15500", "15000-15499", "15501-15999", "16001-17000"]],
         ),
-        ("", DIVIDED, [["5000", "7100"], ["5000", "7100"]]),
+        ("", DIVIDED, [["5000", "7100", "30000"], ["5000", "7100", "30000"]]),
         (
             "nested",
             "engine_args=--hicache-storage-backend mooncake",
@@ -152,6 +152,8 @@ def test_what_gives_kv_cache_away_is_closed_by_number(
     variables = hardware_vars(cluster, plan)
     found = [variables[host]["host_tuning_rendezvous_ports"] for host in ("node1", "node2")]
     assert [[port for port in ports if port != "29000"] for ports in found] == closed  # the router's
+    if "replicas" in settings and not obstacle:
+        assert [variables[host]["host_tuning_served_ports"] for host in ("node1", "node2")] == [[], []]
     # A host that had no rules before is not refused for them.
     assert variables["node2"]["host_tuning_firewall_optional"] == ("replicas" in settings and obstacle != "")
     alone = ["22000-29999"] if "replicas" in settings else []

@@ -122,11 +122,11 @@ def test_the_router_has_the_command_of_compose_and_the_names_of_the_leaders() ->
     expected = list(router.fixed_command)
     expected[expected.index("--host") + 1] = "0.0.0.0"
     expected[expected.index("--prometheus-host") + 1] = "0.0.0.0"
-    text = "\n".join(expected)
+    text = "\0".join(expected)
     for replica, name in zip(service.replicas, names, strict=True):
         # The LeaderWorkerSet controller makes a headless Service of the set's name.
         text = text.replace(replica.engine_url, f"http://{name}-0.{name}:{replica.engine_port}")
-    assert container["args"] == text.split("\n")
+    assert container["args"] == text.split("\0")
 
 
 def test_clients_of_a_divided_service_ask_the_router() -> None:

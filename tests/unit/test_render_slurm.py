@@ -259,13 +259,13 @@ def test_a_divided_service_is_one_job_with_its_router(tmp_path: Path) -> None:
             environment = {name: filled(text, values) for name, text in rank.environment.items()}
             expected.append(([filled(word, values) for word in rank.command][1:], environment))
     (router,) = service.routers
-    text = "\n".join(router.fixed_command).replace(router.address, hosts[0])
+    text = "\0".join(router.fixed_command).replace(router.address, hosts[0])
     for replica, addresses in zip(service.replicas, sides, strict=True):
         text = text.replace(replica.engine_url, f"http://{addresses[0]}:{replica.engine_port}")
     environment = {
         "ROUTER_ARGUMENTS": (tmp_path / "secrets" / "router.env").read_text().split("=", 1)[1][:-1]
     }
-    expected.append((text.split("\n"), environment))
+    expected.append((text.split("\0"), environment))
     started = job.programs.records("python3")
     assert len(started) == len(expected)
     for arguments, environment in expected:

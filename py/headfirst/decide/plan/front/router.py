@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils import service_containers
@@ -33,11 +34,13 @@ _START = (
     "import os, sys; sys.argv += os.environ.pop('ROUTER_ARGUMENTS').split(); "
     "from smg.launch_router import main; main()"
 )
+# With prefill and decode divided.
+_DOOR = files(__package__).joinpath("router_door.py").read_text(encoding="utf-8")
 # The list of replicas is an argument here, and a file for smg; without a container, /tmp is the host's.
-_START_WITH_LIST = (
+_LISTED = (
     "import sys, tempfile; listed = tempfile.NamedTemporaryFile('w', suffix='.json'); "
-    "listed.write(sys.argv.pop(1)); listed.flush(); sys.argv += ['--discovery-file', listed.name]; "
-) + _START
+    "listed.write(sys.argv.pop(1)); listed.flush(); sys.argv += ['--discovery-file', listed.name]\n"
+)
 READY_PATH = "/readiness"  # 200 once a request can be answered; without a key
 SHUTDOWN_S = 55  # and the 5 s in which smg still takes requests
 # A replica that dies gets no new request at once; these probes take it out and find it again.
@@ -78,7 +81,7 @@ def command(address: str, port: int, metrics_port: int, policy: str, *, divided:
     }
     words = [str(word) for option in options.items() for word in option]
     words += _DIVIDED if divided else []
-    return ["-c", _START, *words, "--disable-tokenizer-autoload"]
+    return ["-c", _DOOR if divided else _START, *words, "--disable-tokenizer-autoload"]
 
 
 def with_replicas(command: Sequence[str], workers: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -89,9 +92,9 @@ def with_replicas(command: Sequence[str], workers: Mapping[str, Mapping[str, Any
     if not any(workers.values()):
         return [*command, "--worker-urls", *workers]
     listed = {"version": 1, "workers": [{"url": url, **fields} for url, fields in workers.items()]}
-    flag, _, *words = command
+    flag, program, *words = command
     return [
-        *[flag, _START_WITH_LIST, json.dumps(listed, separators=(",", ":")), *words],
+        *[flag, _LISTED + program, json.dumps(listed, separators=(",", ":")), *words],
         *["--discovery-provider", "file"],
     ]
 

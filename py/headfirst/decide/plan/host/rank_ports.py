@@ -41,8 +41,9 @@ def plan(cluster: Cluster, services: Sequence[PlannedService], proxy: Proxy | No
     for host in cluster.nodes:
         chosen = slice_of(host)
         ranks = _ranks_on(host, services)
-        # People come through the proxy, where there is one.
-        served = [replica.engine_port for _, replica, node in ranks if node.rank == 0 and not proxy]
+        # People come through the proxy, where there is one, and through the router of a divided service.
+        open_to_all = [replica for _, replica, node in ranks if node.rank == 0 and not replica.role]
+        served = [] if proxy else [replica.engine_port for replica in open_to_all]
         others = [
             address for name, addresses in addresses_of.items() if name != host.name for address in addresses
         ]
@@ -82,6 +83,8 @@ def _closed(cluster: Cluster, host: Host, ranks: Sequence[_Rank]) -> list[str]:
         # A rank that is alone meets nobody. vLLM's data-parallel groups give it away on each host.
         if replica.transfer_port or (node.rank == 0 and len(replica.nodes) > 1):
             closed |= dict.fromkeys(map(str, replica.rendezvous_ports))
+        if replica.role and node.rank == 0:
+            closed[str(replica.engine_port)] = None
         if slice_of(host) is None:
             for span in mooncake.ports(node.container.command, node.container.environment):
                 closed |= dict.fromkeys(_without(span, taken))

@@ -1,0 +1,141 @@
+"""Before the router of a divided service: what a client may not write is refused, all else goes to smg.
+
+smg hands each field of a request on to the replicas, also those that name where to fetch a KV cache
+(kv_transfer_params of vLLM, bootstrap_host of SGLang). It runs in this process, at a port of loopback.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import socket
+import sys
+import threading
+from typing import Any
+
+MOST = 512 << 20  # bytes of a request, as smg has it
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*?)[ \t]*")
+_OURS = re.compile(r"(kv|ec)_transfer_params|bootstrap_\w+|disagg_\w+")
+_FRAMING = (b"content-length", b"transfer-encoding", b"expect", b"upgrade")
+_ALONE = (*_FRAMING, b"authorization")
+
+
+class RefusedError(Exception):
+    """The status and the reason of an answer to a request that smg does not get."""
+
+
+def look(body: bytes) -> None:
+    """Raise RefusedError for a body that is no JSON, or has a field of ours."""
+
+    def once(pairs: Any) -> Any:
+        if len(found := dict(pairs)) < len(pairs):
+            raise ValueError
+        return found
+
+    try:
+        document = json.loads(body, object_pairs_hook=once)
+    except (ValueError, RecursionError):
+        raise RefusedError("400 Bad Request", "The body is no JSON, or has a name twice.") from None
+    parts = [document, *document.values()] if isinstance(document, dict) else []
+    for name in (name for part in parts if isinstance(part, dict) for name in part):
+        if _OURS.fullmatch(name):
+            raise RefusedError("400 Bad Request", f"{name} is not for clients.")
+
+
+async def body_of(fields: Any, reader: Any, writer: Any) -> Any:
+    """The whole body, whatever its framing."""
+    length, coding = fields.get(b"content-length", b"0"), fields.get(b"transfer-encoding", b"")
+    if b"expect" in fields:
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    body = b""
+    if not coding and length.isdigit() and int(length) <= MOST:
+        return await reader.readexactly(int(length))
+    while coding.lower() == b"chunked" and b"content-length" not in fields and len(body) <= MOST:
+        size = re.fullmatch(rb"([0-9A-Fa-f]{1,8})(;[^\r\n]*)?\r\n", await reader.readuntil(b"\r\n"))
+        if not size or int(size[1], 16) > MOST:
+            break
+        if not int(size[1], 16):
+            while await reader.readuntil(b"\r\n") != b"\r\n":
+                pass
+            return body
+        body += (await reader.readexactly(int(size[1], 16) + 2))[:-2]
+    raise RefusedError("400 Bad Request", "The body's length is too large, or not clear.")
+
+
+async def requests(reader: Any, writer: Any, inner: Any, key: bytes, admin: bytes) -> None:
+    """One request after the other, until the client is gone."""
+    while True:
+        line, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].split(b"\r\n")
+        read = [match for match in map(_FIELD.fullmatch, lines) if match]
+        names = [match[1].lower() for match in read]
+        clear = len(names) == len(lines) and max(map(names.count, _ALONE)) < 2
+        if not clear or not re.fullmatch(rb"[A-Z]+ [!-~]+ HTTP/1\.[01]", line):
+            raise RefusedError("400 Bad Request", "The request is malformed.")
+        fields = {name: match[2] for name, match in zip(names, read)}  # noqa: B905 - of the image's Python
+        body = b""
+        if fields.keys() & {b"content-length", b"transfer-encoding"}:
+            scheme, _, sent = fields.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or sent not in (key, admin):
+                raise RefusedError("401 Unauthorized", "This path needs the API key.")
+            body = await body_of(fields, reader, writer)
+            if body and sent == key:  # the admin key registers replicas, with these fields
+                look(body)
+        kept = [match[0] for match in read if match[1].lower() not in _FRAMING]
+        kept += [b"Content-Length: %d" % len(body)] if body else []
+        inner.write(b"\r\n".join([line, *kept, b"", body]))
+        await inner.drain()
+
+
+async def answers(reader: Any, writer: Any) -> None:
+    """All that smg sends."""
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+        await writer.drain()
+
+
+async def serve(listener: Any, port: int, key: bytes, admin: bytes) -> None:
+    """Take connections until the process ends."""
+
+    async def client(reader: Any, writer: Any) -> None:
+        inner = writer
+        with contextlib.suppress(OSError, EOFError, asyncio.LimitOverrunError):
+            answered, inner = await asyncio.open_connection("127.0.0.1", port)
+            tasks = [asyncio.ensure_future(requests(reader, writer, inner, key, admin))]
+            tasks.append(asyncio.ensure_future(answers(answered, writer)))
+            done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in others:
+                task.cancel()
+            try:
+                done.pop().result()
+            except RefusedError as refused:
+                status, reason = refused.args
+                text = json.dumps({"error": {"message": reason, "type": "invalid_request_error"}}).encode()
+                head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                writer.write(f"{head}Content-Length: {len(text)}\r\n\r\n".encode() + text)
+        for each in (inner, writer):
+            each.close()
+
+    server = await asyncio.start_server(client, sock=listener)
+    await server.serve_forever()
+
+
+def start() -> None:
+    """Run smg with the process's arguments, behind the door."""
+    words = os.environ.pop("ROUTER_ARGUMENTS").split()
+    key, admin = words[1].encode(), words[3].rpartition(":")[2].encode()
+    host, port = sys.argv.index("--host") + 1, sys.argv.index("--port") + 1
+    listener = socket.create_server((sys.argv[host], int(sys.argv[port])), backlog=2048)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        inner = free.getsockname()[1]
+    sys.argv[host], sys.argv[port] = "127.0.0.1", str(inner)
+    sys.argv += words
+    served = serve(listener, inner, key, admin)
+    threading.Thread(target=asyncio.run, args=(served,), daemon=True).start()
+    from smg.launch_router import main
+
+    main()
+
+
+if __name__ == "__main__":
+    start()
