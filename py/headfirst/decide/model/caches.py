@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from headfirst.decide.model.config_keys import Keys
 from headfirst.decide.model.layer_types import LayerType
 
-StateKind = Literal["gdn", "kda", "mamba2", "lightning", "conv"]
+StateKind = Literal["gdn", "kda", "mamba", "mamba2", "lightning", "conv"]
 
 
 class _Frozen(BaseModel):
@@ -78,9 +78,9 @@ def window_kv(keys: Keys, plain: KvHeads) -> KvHeads | None:
 
 def recurrent_state(keys: Keys, layer_types: tuple[LayerType, ...]) -> RecurrentState | None:
     """The state of the linear layers; None where there are none, or of a kind that is not known."""
-    if "linear" not in layer_types:
+    if {"linear", "both"}.isdisjoint(layer_types):
         return None
-    for reader in (_delta_net, _kimi, _mamba, _short_convolution, _lightning):
+    for reader in (_delta_net, _kimi, _mamba, _mamba1, _short_convolution, _lightning):
         if state := reader(keys):
             return state
     return None
@@ -142,6 +142,22 @@ def _mamba(keys: Keys) -> RecurrentState | None:
         rows=rows,
         columns=keys.number("ssm_state_size"),
         groups=keys.number("n_groups", 1),
+        dtype=_dtype(keys),
+    )
+
+
+def _mamba1(keys: Keys) -> RecurrentState | None:
+    """The first Mamba, as Jamba names its sizes: a row of the state for each channel."""
+    if not keys.number("ssm_state_size", 0):
+        return None
+    channels = keys.number("hidden_size") * keys.number("mamba_expand", 2)
+    return RecurrentState(
+        kind="mamba",
+        channels=channels,
+        conv_kernel=keys.number("conv_kernel", 4),
+        heads=channels,
+        rows=1,
+        columns=keys.number("ssm_state_size"),
         dtype=_dtype(keys),
     )
 

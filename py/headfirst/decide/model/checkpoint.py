@@ -5,6 +5,8 @@ Only types: model/config.py makes one from a model's config.json and its safeten
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.decide.model.adapter import AdapterConfig
@@ -90,6 +92,7 @@ class Checkpoint(_Frozen):
     max_context: int
     short_context: int | None = None  # tokens without LongRoPE's factors; None: another rope
     layer_types: tuple[LayerType, ...]  # one a layer; without multi-token prediction
+    shared_kv_layers: int = 0  # the last ones, which read the keys and values of earlier layers
     sliding_window: int | None = None  # tokens that a sliding or chunked layer keeps
     mla: Mla | None
     moe: Moe | None
@@ -198,6 +201,12 @@ class Checkpoint(_Frozen):
         """Keys and values of one token in a layer of this kind; MLA keeps its latent vector instead."""
         full = self.full_kv or KvHeads(heads=self.kv_heads, key_dim=self.head_dim, value_dim=self.head_dim)
         return (self.window_kv or full) if kind in ("sliding", "chunked") else full
+
+    def kinds(self, layers: range) -> Counter[LayerType]:
+        """How many of these layers are of each kind; one of `both` counts as either."""
+        counts = Counter(self.layer_types[layers.start : layers.stop])
+        both = counts.pop("both", 0)
+        return counts + Counter({"full": both, "linear": both})
 
     def has_experts(self, layer: int) -> bool:
         """Whether the layer (from 0; those of multi-token prediction follow) is one with routed experts."""

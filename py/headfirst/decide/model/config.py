@@ -25,6 +25,11 @@ from headfirst.decide.model.quantization import Quantization
 _VISION = ("vision_config", "visual", "audio_config", "vision_tower", "mm_vision_tower")
 # Tensors of these types hold quantised weights.
 _LARGEST_FACTOR = 10_000
+# Sizes of states beside attention, by their names in configs.
+_STATES = ("mamba_d_state", "mamba_expand", "mamba_num_heads", "mamba_n_heads", "ssm_state_size", "ssm_cfg")
+_UNKNOWN_STATES = (
+    "config.json does not state in a known way which layers keep a state: each counts as attention"
+)
 _PACKED = (*SMALL_FLOATS, "I8", "U8", "I32", "U32")
 
 
@@ -85,7 +90,11 @@ def from_config(
     dense_width = keys.number("intermediate_size_mlp", 0) or keys.number("dense_intermediate_size", 0)
     moe, mla = _moe(keys, layers), _mla(keys)
     types = layer_types(keys.values, layers)
-    kv_heads = keys.number("num_key_value_heads", heads)
+    if set(types) == {"none"}:
+        raise InputError("config.json has no layer with attention or a state.", where=where)
+    if {"linear", "both"}.isdisjoint(types) and any(keys.values.get(name) for name in _STATES):
+        note = f"{note}; {_UNKNOWN_STATES}" if note else _UNKNOWN_STATES
+    kv_heads = _kv_heads(keys, layers, heads)
     head_dim = keys.number("head_dim", max(1, hidden // heads))
     plain = KvHeads(heads=kv_heads, key_dim=head_dim, value_dim=head_dim)
     return Checkpoint(
@@ -111,6 +120,7 @@ def from_config(
         max_context=_context(keys),
         short_context=_short_context(keys),
         layer_types=types,
+        shared_kv_layers=min(keys.number("num_kv_shared_layers", 0), layers - 1),
         sliding_window=keys.number("sliding_window", 0) or None,
         mla=mla,
         moe=moe,
@@ -148,6 +158,16 @@ def _vision_tower(keys: Keys) -> tuple[int | None, int | None] | None:
     )
     layers, hidden = (size or None for size in sizes)
     return layers, hidden
+
+
+def _kv_heads(keys: Keys, layers: int, heads: int) -> int:
+    """Nemotron-NAS states how many heads share one, a block each: those of the block with the most."""
+    blocks = [
+        block.get("attention") for block in keys.entries("block_configs", layers) if isinstance(block, dict)
+    ]
+    groups = [block.get("n_heads_in_group") for block in blocks if isinstance(block, dict)]
+    sizes = [size for size in groups if type(size) is int and 0 < size <= heads]
+    return heads // min(sizes) if sizes else keys.number("num_key_value_heads", heads)
 
 
 def _other_heads(keys: Keys, layers: int, heads: int) -> tuple[int, ...]:
@@ -239,6 +259,9 @@ def _dense_layers(keys: Keys, layers: int) -> tuple[int, ...]:
     letters = keys.values.get("hybrid_override_pattern")  # Nemotron-H: E is a layer of experts alone
     if isinstance(letters, str) and "E" in letters:
         return tuple(layer for layer, letter in enumerate(letters[:layers]) if letter != "E")
+    if period := keys.number("expert_layer_period", 0):  # Jamba
+        offset = keys.number("expert_layer_offset", 0)
+        return tuple(layer for layer in range(layers) if layer % period != offset)
     first = keys.number("first_k_dense_replace", 0) or keys.number("moe_layer_num_skipped", 0)
     step = keys.number("decoder_sparse_step", 0) or keys.number("interleave_moe_layer_step", 1)
     only = keys.entries("mlp_only_layers", layers)

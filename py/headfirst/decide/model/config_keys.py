@@ -36,13 +36,16 @@ _ALIASES = {
     ),
     "num_nextn_predict_layers": ("mtp_num_hidden_layers",),
     "sliding_window": ("sliding_window_size", "attention_chunk_size"),
-    "mamba_num_heads": ("mamba_n_heads",),
-    "mamba_head_dim": ("mamba_d_head",),
+    "mamba_num_heads": ("mamba_n_heads", "n_mamba_heads"),
+    "mamba_head_dim": ("mamba_d_head", "mamba_headdim"),
     "ssm_state_size": ("mamba_d_state",),
-    "n_groups": ("mamba_n_groups",),
+    "n_groups": ("mamba_n_groups", "mamba_ngroups"),
     "conv_kernel": ("mamba_d_conv",),
 }
-_BY_LAYER = ("n_routed_experts", "num_experts_per_tok", "n_shared_experts", "moe_intermediate_size")
+_BY_LAYER = (
+    *("n_routed_experts", "num_experts_per_tok", "n_shared_experts", "moe_intermediate_size"),
+    *("intermediate_size", "num_key_value_heads", "sliding_window"),
+)
 # The plan counts tensors layer by layer and tries numbers of ranks up to the heads.
 _LIMITS = {"num_hidden_layers": 4096, "num_nextn_predict_layers": 64, "num_attention_heads": 4096}
 _LARGEST = 2**31
@@ -86,7 +89,7 @@ class Keys:
         return listed[:limit] if isinstance(listed, list) else []
 
     def number(self, key: str, default: int | None = None) -> int:
-        """The value, at least 1; of Hunyuan's lists with a value for each layer the largest. Without
+        """The value, at least 1; of a list with a value for each layer the largest. Without
         `default` the key must be there."""
         names = (key, *_ALIASES.get(key, ()))
         value = next((self.values[name] for name in names if self.values.get(name) is not None), None)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 # full: all tokens are kept. sliding, chunked: those of a window. linear: a state of constant size. none: no
-# attention.
-LayerType = Literal["full", "sliding", "chunked", "linear", "none"]
+# attention. both: attention to all tokens, and a state beside it.
+LayerType = Literal["full", "sliding", "chunked", "linear", "both", "none"]
 
 _NAMES: dict[str, LayerType] = {
     "full_attention": "full",
@@ -22,6 +22,7 @@ _NAMES: dict[str, LayerType] = {
     "mamba2": "linear",
     "recurrent": "linear",
     "conv": "linear",
+    "hybrid": "both",
     "mlp": "none",
     "moe": "none",
 }
@@ -47,6 +48,8 @@ def _listed(config: Mapping[str, Any], layers: int) -> list[LayerType]:
     numbers = config.get("attn_type_list")  # MiniMax-Text-01
     if isinstance(numbers, list):
         return ["full" if number == 1 else "linear" for number in numbers[:layers]]
+    if isinstance(blocks := config.get("block_configs"), list):
+        return [_of_block(block) for block in blocks[:layers]]
     windows = config.get("hybrid_layer_pattern")  # MiMo-V2
     if isinstance(windows, list):
         return ["sliding" if number == 1 else "full" for number in windows[:layers]]
@@ -57,12 +60,25 @@ def _listed(config: Mapping[str, Any], layers: int) -> list[LayerType]:
     return []
 
 
+def _of_block(block: Any) -> LayerType:
+    """Nemotron-NAS leaves attention out, or has a linear layer; puzzles of Nemotron-H name the kind."""
+    attention = block.get("attention") if isinstance(block, dict) else None
+    if isinstance(attention, dict):
+        return "none" if attention.get("no_op") or attention.get("replace_with_linear") else "full"
+    return _NAMES.get(str(block.get("block_type")), "full") if isinstance(block, dict) else "full"
+
+
 def _by_rule(config: Mapping[str, Any], layers: int) -> list[LayerType]:
     kind = str(config.get("model_type"))
     window = config.get("sliding_window")
     for key in ("full_attention_interval", "layer_group_size"):  # Qwen3-Next; Ling-2.5
         if isinstance(interval := config.get(key), int) and interval > 0:
             return _every(interval, "linear", layers)
+    period, first = config.get("attn_layer_period"), config.get("attn_layer_offset")  # Jamba
+    if isinstance(period, int) and period > 0:
+        return ["full" if layer % period == first else "linear" for layer in range(layers)]
+    if kind == "falcon_h1":
+        return ["both"] * layers
     if kind == "llama4_text":
         return _every(4, "chunked", layers)  # each fourth layer has no rotary embedding and attends to all
     if kind in _GEMMA_PATTERN:

@@ -122,8 +122,10 @@ def _stage(
     if checkpoint.compress_ratios:
         return _compressed(checkpoint, layout, values, stage, drafts)
     attention = max(1, layout.tensor // layout.attention_data)
-    types = checkpoint.layer_types[stage.start : stage.stop]
-    layers, window_layers = types.count("full"), types.count("sliding") + types.count("chunked")
+    kinds = checkpoint.kinds(stage)
+    layers, window_layers = kinds["full"], kinds["sliding"] + kinds["chunked"]
+    if checkpoint.recurrent is None:  # layers without attention have a part of the pool, too
+        layers += kinds["none"]
     element = _element(checkpoint, gpu, values)
     if checkpoint.mla:
         token = _latent_bytes(checkpoint, checkpoint.mla, gpu, element)
@@ -142,7 +144,7 @@ def _stage(
         size += token_bytes(draft, attention, element)
         drafts = 0
     size += int(size * drafts / max(1, layers)) + _index_bytes(checkpoint, stage, drafts)
-    linear = types.count("linear")
+    linear = kinds["linear"]
     if not (checkpoint.recurrent and linear):
         return KvCache(size)
     state = linear * _state(checkpoint.recurrent, attention, values)

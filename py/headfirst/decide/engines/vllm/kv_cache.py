@@ -128,21 +128,22 @@ def _stage(
 ) -> Blocks:
     if checkpoint.compress_ratios:
         return _compressed(checkpoint, stage, in_flight)
-    types = checkpoint.layer_types[stage.start : stage.stop]
+    own = checkpoint.layers - checkpoint.shared_kv_layers
+    kinds = checkpoint.kinds(range(stage.start, min(stage.stop, own)))
     whole = _token_bytes(checkpoint, gpu, layout, values, "full")
-    full, sliding = types.count("full"), sum(types.count(kind) for kind in _WINDOWS)
+    full, sliding = kinds["full"], sum(kinds[kind] for kind in _WINDOWS)
     if checkpoint.architecture.startswith("MiMoV2"):  # its layers that draft have a window (mimo_v2_mtp.py)
         sliding += drafts
     else:
         full += drafts
     beside = _draft_bytes(checkpoint, gpu, layout, values)
-    if sliding or "linear" in types:  # in layers of the model's size, which share its blocks
+    if sliding or kinds["linear"]:  # in layers of the model's size, which share its blocks
         full, beside = full - (-beside // whole), 0
     if sliding and _keeps_all(checkpoint, values):
         full, sliding = full + sliding, 0
     least = int(values.get("block_size") or _BLOCK)
     shared = int(values.get("decode_context_parallel_size", 1))
-    if checkpoint.recurrent and (states := types.count("linear")):
+    if checkpoint.recurrent and (states := kinds["linear"]):
         return _with_states(
             version, checkpoint, gpu, layout, values, checkpoint.recurrent, full, states, whole, least
         )
@@ -153,7 +154,7 @@ def _stage(
     length = (checkpoint.sliding_window or 1) - 1 + in_flight
     if not full:
         return Blocks(window * sliding * least, least, (_sliding(1, least, length, grows=True),))
-    kind = _chunked if "chunked" in types else _sliding
+    kind = _chunked if kinds["chunked"] else _sliding
     size = _group_size(full, sliding)
     largest = max(whole, window)
     # The smaller of two pages has more tokens where that makes them equal; else it is padded.
@@ -192,7 +193,9 @@ def _with_states(
 ) -> Blocks:
     """A block of attention layers has as many tokens as make it as large as a state."""
     drafted = _speculative_tokens(values)
-    state_bytes = _state_bytes(state, layout, values, drafted)
+    # models/config.py, NemotronHForCausalLMConfig.
+    wide = state.kind == "kda" or checkpoint.architecture.startswith("NemotronH")
+    state_bytes = _state_bytes(state, layout, values, drafted, 4 if wide else 2)
     aligned = values.get("enable_prefix_caching", True)
     # FlashInfer's prefill of a gated delta net writes states of 64 tokens (gdn/qwen_gdn_linear_attn.py).
     hopper = gpu.reaches((9, 0))
@@ -208,8 +211,13 @@ def _with_states(
     return Blocks(tokens * token_bytes * size, tokens, groups, states=True)
 
 
-def _state_bytes(state: RecurrentState, layout: Layout, values: Mapping[str, Any], drafted: int) -> int:
-    """Bytes of one layer's state on one rank; groups of Mamba-2 are copied where ranks are more."""
+def _state_bytes(
+    state: RecurrentState, layout: Layout, values: Mapping[str, Any], drafted: int, element: int
+) -> int:
+    """Bytes of one layer's state on one rank; groups of Mamba-2 are copied where ranks are more.
+
+    `element`: of the matrices, where config.json does not state it.
+    """
     tensor, groups = layout.tensor, state.groups
     if groups and groups % tensor:
         groups = tensor
@@ -217,7 +225,7 @@ def _state_bytes(state: RecurrentState, layout: Layout, values: Mapping[str, Any
     inputs = channels * (state.conv_kernel - 1 + drafted) * _size(values.get("mamba_cache_dtype"), 2)
     matrices = state.heads // tensor * state.rows * state.columns
     stated = "" if state.kind == "kda" else state.dtype
-    by_default = _size(stated, 4 if state.kind in ("kda", "mamba2") else 2)
+    by_default = _size(stated, element)
     return inputs + matrices * _size(values.get("mamba_ssm_cache_dtype"), by_default)
 
 

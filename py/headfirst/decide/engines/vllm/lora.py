@@ -124,8 +124,9 @@ def _divided(linear: Linear, sharded: int) -> int:
 
 
 def _attentions(checkpoint: Checkpoint, layout: Layout) -> Iterator[tuple[Linear, int]]:
-    linear_layers = checkpoint.layer_types.count("linear")
-    layers = checkpoint.layers - linear_layers - checkpoint.layer_types.count("none")
+    kinds = checkpoint.kinds(range(checkpoint.layers))
+    linear_layers = kinds["linear"]
+    layers = sum(kinds.values()) - linear_layers - kinds["none"]
     yield from ((linear, layers) for linear in lora.attention(checkpoint, layout.tensor))
     if state := checkpoint.recurrent:
         yield from ((linear, linear_layers) for linear in _recurrent(checkpoint, state, layout.tensor))

@@ -119,7 +119,9 @@ def memory_use(
         context_given="max_model_len" in values,
         requests=step.requests,
         requests_given="max_num_seqs" in values,
-        requests_flag="--max-num-seqs" if "linear" in checkpoint.layer_types and graphs else None,
+        requests_flag="--max-num-seqs"
+        if checkpoint.kinds(range(checkpoint.layers))["linear"] and graphs
+        else None,
     )
 
 
