@@ -366,7 +366,7 @@ def reading(example: Example) -> Reading:
         for name, (members, values) in example.services.items()
     }
     groups = {name: list(members) for name, members in example.groups.items()}
-    return Reading(groups, list(services), services, hosts, (), None)
+    return Reading(groups, list(services), services, hosts, (), limited=None, stated={})
 
 
 def planned(example: Example, path: Path) -> tuple[Cluster, Plan] | None:

@@ -201,8 +201,29 @@ CASES: dict[str, Case] = {
         hosts=("gpus=2 gpu=T4",),
         fits=True,
     ),
-    "L8: SGLang computes it in float16": Case(
+    "L8: SGLang would compute it in float16": Case(
         "google/gemma-3-4b-it",
+        "",
+        "sglang 0.5.23, model_executor, maybe_downgrade_dtype_for_legacy_gpu",
+        hosts=("gpus=1 gpu=T4",),
+        refusal="SGLang computes in FP16, in which Gemma3ForConditionalGeneration overflows: T4 (compute cap",
+    ),
+    "L8: LMDeploy would, too": Case(
+        "google/gemma-3-4b-it",
+        "engine=lmdeploy",
+        "lmdeploy 0.18.0, pytorch/config.py, _update_torch_dtype",
+        hosts=("gpus=1 gpu=T4",),
+        refusal="LMDeploy computes in FP16, in which Gemma3ForConditionalGeneration overflows: T4",
+    ),
+    "L8: float16 is set where the GPU has BF16": Case(
+        "google/gemma-3-4b-it",
+        "engine_args='--dtype half'",
+        "vllm 0.33.0, config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS",
+        hosts=("gpus=1 gpu=L40S",),
+        refusal="overflows: write --dtype bfloat16",
+    ),
+    "L8: SGLang computes others in float16": Case(
+        "Qwen/Qwen3-4B",
         "",
         "sglang 0.5.23, model_executor, maybe_downgrade_dtype_for_legacy_gpu",
         hosts=("gpus=1 gpu=T4",),

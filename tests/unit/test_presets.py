@@ -18,6 +18,7 @@ from headfirst.decide.engines import presets as engine_presets
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Machines
 from headfirst.decide.engines.presets import LayoutRule, Preset, Rule
+from headfirst.decide.engines.sglang import support
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue, families
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -103,6 +104,22 @@ def test_each_rule_names_families_that_exist_and_a_page(name: str) -> None:
         assert rule.source.startswith("https://"), rule
         assert rule.reason.endswith("."), rule
         assert not (rule.always and rule.presets), rule
+
+
+@pytest.mark.parametrize("version", engines.versions("sglang"))
+@pytest.mark.parametrize("id", ["acme/support-1b", "google/translategemma-27b-it", "google/medgemma-4b-it"])
+def test_sglang_is_asked_for_images_where_it_leaves_them_out(version: str, id: str) -> None:
+    """configs/model_config.py, mm_disabled_models; each model with such a class, whatever its name.
+
+    Inkling is among them, and not in multimodal_model_archs: it is served for text in any case.
+    """
+    engine, has = engines.get("sglang", version), support.table(version)
+    assert len(has.images_when_asked & has.multimodal) == 3
+    for architecture in has.images_when_asked & has.multimodal:
+        described = model().model_copy(update={"id": id, "architecture": architecture, "vision": True})
+        task = families.task(described)
+        assert task == "vision"
+        assert "--enable-multimodal" in choose(situation(described, task=task, engine=engine)).arguments
 
 
 @pytest.mark.parametrize("name", engines.names())

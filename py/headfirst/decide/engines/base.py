@@ -108,6 +108,21 @@ class MissingProgram:
 FLOAT_NAMES = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float32": "fp32"}
 
 
+BF16_CAPABILITY = (8, 0)
+# vllm/config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS, by beginnings of architectures.
+_OVERFLOWING = ("Gemma2", "Gemma3F", "Glm4F")
+
+
+def overflow(title: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> list[str]:
+    """Why an engine that computes FP16 where a GPU has no BF16 gives no answers of this model, a clause."""
+    given = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower(), checkpoint.dtype)
+    without = gpu is not None and gpu.lacks(BF16_CAPABILITY)
+    if not checkpoint.architecture.startswith(_OVERFLOWING) or not (without or given == "fp16"):
+        return []
+    why = f"{gpu} has no BF16" if without else "write --dtype bfloat16"
+    return [f"{title} computes in FP16, in which {checkpoint.architecture} overflows: {why}"]
+
+
 @dataclass(frozen=True)
 class Computing:
     """The type in which an engine computes a checkpoint that is not quantised, and why it is not its own."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headfirst.decide.engines import arguments
-from headfirst.decide.engines.base import Start, Task
+from headfirst.decide.engines.base import Start, Task, overflow
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -90,7 +90,8 @@ def problems(
     if reasons and "backend" in values:
         other = [name for name in serving(version, checkpoint) if name != chosen]
         reasons = [*reasons, *(f"{TITLES[name]} serves it: write --backend {name}" for name in other)]
-    return reasons + _task(version, checkpoint, task) + _arguments(checkpoint, chosen, values)
+    reasons += overflow("LMDeploy", checkpoint, gpu, values) + _task(version, checkpoint, task)
+    return reasons + _arguments(checkpoint, chosen, values)
 
 
 def start_problems(version: str, checkpoint: Checkpoint, start: Start) -> list[str]:

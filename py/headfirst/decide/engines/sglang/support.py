@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from headfirst.decide.engines import arguments
-from headfirst.decide.engines.base import FLOAT_NAMES, Computing, Task
+from headfirst.decide.engines.base import BF16_CAPABILITY, FLOAT_NAMES, Computing, Task, overflow
 from headfirst.decide.engines.sglang import lora
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
@@ -21,7 +21,6 @@ from headfirst.decide.model.quantization import Quantization as Quantized
 from headfirst.decide.model.task import GENERATING
 
 LOWEST_CAPABILITY = (7, 5)
-BF16_CAPABILITY = (8, 0)
 # Of MXFP8 in a mixture (layers/quantization/fp8_utils.py, _unsupported_mxfp8_linear).
 MXFP8_CAPABILITY = (9, 0)
 # DeepSeek Sparse Attention, of any latent attention with an index (configs/model_config.py, is_deepseek_dsa),
@@ -88,6 +87,7 @@ def problems(
         *_architecture(version, has, checkpoint, values),
         *(_gpu(checkpoint, gpu) or _quantization(version, has, checkpoint, gpu, values)),
         *(_task(has, checkpoint, task) or _vectors(has, checkpoint, task, values)),
+        *overflow("SGLang", checkpoint, gpu, values),
         *_arguments(checkpoint, values),
         *_all_to_all(checkpoint, gpu, values),
         *_expert_kernels(checkpoint, gpu, values),

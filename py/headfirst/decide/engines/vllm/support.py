@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines import arguments, lora
-from headfirst.decide.engines.base import FLOAT_NAMES, Computing, Task
+from headfirst.decide.engines.base import BF16_CAPABILITY, FLOAT_NAMES, Computing, Task
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 from headfirst.decide.model.task import GENERATING
@@ -29,7 +29,6 @@ _CONVERTED = {"embed": "task=embedding", "classify": "task=rerank"}
 # The lowest of the cubins in both wheels (vllm/_C_stable_libtorch.abi3.so: sm_75 to sm_120): CUDA 13 has no
 # compiler for Volta.
 LOWEST_CAPABILITY = (7, 5)
-BF16_CAPABILITY = (8, 0)
 # v1/attention/backends/flashinfer.py, supports_compute_capability and get_supported_head_sizes.
 FLASHINFER_CAPABILITY = (8, 0)
 _FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
