@@ -21,6 +21,7 @@ from headfirst.control.deployment.verbs.render import Options, Target, files_of
 from headfirst.control.inventory import inventory
 from headfirst.control.inventory.ansible_reader import GROUPS
 from headfirst.control.inventory.reading import HostReading, Reading, ServiceReading
+from headfirst.control.inventory.variables import role_options
 from headfirst.decide import engines
 from headfirst.decide.cluster.settings import CLUSTER_NAMES, HOST_NAMES, SERVICE_NAMES
 from headfirst.decide.cluster.types import Cluster
@@ -354,7 +355,7 @@ def reading(example: Example) -> Reading:
         name: HostReading(
             where={key: f"cluster.ini:{number}" for number, key in enumerate(values, 1)},
             values=values,
-            role_values={"weights_port": 5010},
+            role_values={key: option["default"] for key, option in role_options().items()},
             used=frozenset(),
             login={**_LOGIN, "host": f"192.0.2.{name[1:]}"},
             urls=(),
