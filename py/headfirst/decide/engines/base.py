@@ -43,6 +43,9 @@ class KvTransfer:
     rdma: bool | None
 
 
+KEY_FILE = "the API key of the file"  # stands in variable_aliases for what no variable sets
+
+
 @dataclass(frozen=True)
 class LaunchRequest:
     """One rank's launch. Addresses are IPv4 strings; paths are those inside the container.
@@ -508,6 +511,8 @@ class Engine:
     admin_key_name: str | None = None
     diagnostics: Diagnostics = Diagnostics()
     recipes: Sequence[ImageRecipe] = ()  # of images that are built here instead of pulled
+    # Other names under which it reads variables that the plan sets.
+    variable_aliases: Mapping[str, str] = field(default_factory=dict)
     # Variables of the environment that name packages with model classes of the user.
     package_variables: frozenset[str] = frozenset()
     image_cuda: Mapping[str, str] = field(default_factory=dict)  # end of an image -> its CUDA version

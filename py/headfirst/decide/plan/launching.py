@@ -12,7 +12,7 @@ from headfirst.decide.cluster.values import memory_bytes
 from headfirst.decide.containers import blanks
 from headfirst.decide.containers.spec import Container, Runtime, docker_run, gpu_options
 from headfirst.decide.engines import access
-from headfirst.decide.engines.base import Engine, KvTransfer, Launch, LaunchRequest
+from headfirst.decide.engines.base import KEY_FILE, Engine, KvTransfer, Launch, LaunchRequest
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware.gpus import MIB
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -22,14 +22,6 @@ from headfirst.decide.plan.host import hardware, network, rank_ports
 from headfirst.decide.plan.types import NodeNetwork
 
 _T = TypeVar("_T")
-_KEY = "the API key of the file"
-# Other names that engines read for what the plan sets.
-_ALIASES = {
-    "HOST_IP": "SGLANG_HOST_IP",
-    "MASTER_ADDR": "LMDEPLOY_DIST_MASTER_ADDR",
-    "MASTER_PORT": "LMDEPLOY_DIST_MASTER_PORT",
-    "VLLM_API_KEY": _KEY,
-}
 
 
 @dataclass(frozen=True)
@@ -124,7 +116,7 @@ class Launching:
         firsts = [replace(ranks[0].request, extra_env={}) for ranks in self._ranks.values() if given]
         own = [self._engine.launch(request).environment for request in firsts]
         differing = [name for name in given if any(env.get(name) != given[name] for env in own)]
-        return overrides.notes("engine_env", differing, {_KEY}.union(*own), _ALIASES)
+        return overrides.notes("engine_env", differing, {KEY_FILE}.union(*own), self._engine.variable_aliases)
 
     def scheduled(self, replica: Replica) -> types.Scheduled:
         """The same replica where a scheduler chooses the hosts; all hosts get the same network settings."""

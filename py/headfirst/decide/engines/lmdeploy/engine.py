@@ -155,6 +155,10 @@ def _engine(version: str) -> Engine:
         memory_use=memory.memory_use,
         host_memory=host_memory.host_memory,
         launch=partial(launch.launch, version),
+        variable_aliases={
+            "MASTER_ADDR": "LMDEPLOY_DIST_MASTER_ADDR",
+            "MASTER_PORT": "LMDEPLOY_DIST_MASTER_PORT",
+        },
         admin_key_name="api-key",
         rendezvous_ports=_rendezvous_ports,
         more_ports=_more_ports,

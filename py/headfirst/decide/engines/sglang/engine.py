@@ -252,6 +252,7 @@ def _engine(version: str) -> Engine:
         host_memory=host_memory.host_memory,
         launch=launch.launch,
         disaggregation=disaggregation.DISAGGREGATION,
+        variable_aliases={"HOST_IP": "SGLANG_HOST_IP"},
         admin_key_name="admin-api-key",
         rendezvous_ports=_rendezvous_ports,
         more_ports=_more_ports,

@@ -9,6 +9,7 @@ from typing import Any
 from headfirst.common.metrics import Metrics, Series
 from headfirst.decide.engines.arguments import Refused, object_of, within
 from headfirst.decide.engines.base import (
+    KEY_FILE,
     OWN_KEY,
     PATTERN,
     SOME,
@@ -215,6 +216,7 @@ def _engine(version: str) -> Engine:
         host_memory=host_memory.host_memory,
         launch=launch.launch,
         disaggregation=disaggregation.DISAGGREGATION,
+        variable_aliases={"VLLM_API_KEY": KEY_FILE},
         admin_key_name="api-key",
         rendezvous_ports=launch.rendezvous_ports,
         publishes=_publishes,
