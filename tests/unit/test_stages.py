@@ -169,7 +169,7 @@ def test_stages_of_hosts_take_a_limit_and_those_of_all_ranks_refuse_it(stage: An
         if stage.group not in ALL_RANKS:
             refuse_limit("node3", [tag])
             continue
-        with pytest.raises(InputError, match=f"stage {tag} acts .* takes no --limit") as caught:
+        with pytest.raises(InputError, match=f"stage {tag} acts .* without --limit") as caught:
             refuse_limit("node3", [tag])
         assert "-l node3 -t host" in str(caught.value.hint)
 

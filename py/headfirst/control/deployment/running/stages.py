@@ -86,6 +86,6 @@ def refuse_limit(limit: str | None, tags: Sequence[str]) -> None:
     together = [tag for tag in tags if tag not in _HOST_TAGS]
     what = f"stage {together[0]} acts" if together else f"the stages {' and '.join(ALL_RANKS)} act"
     raise InputError(
-        f"{what} on all ranks together and takes no --limit",
+        f"{what} on all ranks together, without --limit",
         hint=f"Prepare the hosts alone: -l {limit} -t host. Or run it on all hosts, without --limit.",
     )
