@@ -278,6 +278,8 @@ def test_qwen_3_5() -> None:
         ({"attn_type_list": [0, 0, 0, 1] * 8}, {"linear": 24, "full": 8}),
         ({"full_attention_interval": 4}, {"linear": 24, "full": 8}),
         ({"layer_types": "full"}, {"full": 32}),
+        ({"layer_types": ["mamba"] * 32}, {"full": 32}),  # a token without bytes ended in a traceback
+        ({"hybrid_override_pattern": "M-" * 16}, {"full": 32}),
         ({"layer_types": [["x"]] * 100}, {"full": 32}),
     ],
 )

@@ -33,9 +33,11 @@ _ALL_SLIDING = ("mistral", "mixtral", "phi3")
 
 def layer_types(config: Mapping[str, Any], layers: int) -> tuple[LayerType, ...]:
     """One entry a layer. What the config does not state, or has in an unknown form, counts as full."""
-    listed = _listed(config, layers) or _by_rule(config, layers)
+    listed = (_listed(config, layers) or _by_rule(config, layers))[:layers]
+    if {"linear", "none"}.issuperset(listed):  # without any attention a token would take no memory
+        listed = []
     missing: list[LayerType] = ["full"] * (layers - len(listed))
-    return (*listed[:layers], *missing)
+    return (*listed, *missing)
 
 
 def _listed(config: Mapping[str, Any], layers: int) -> list[LayerType]:
