@@ -212,6 +212,8 @@ def test_each_version_has_its_own_options(engine: Any) -> None:
         ("--quant-policy 5", "cannot be '5'", "Its values are 0,"),
         ("--tool-call-parser hermes", "cannot be 'hermes'", "qwen"),
         ("--cache-max-entry-count much", "cannot take 'much'", "a number"),
+        ("--cache-max-entry-count 1.2", "is out of range", "from 0.001 to 0.999"),
+        ("--hf-overrides [1]", "has a value of another type", "a JSON object"),
     ],
 )
 def test_wrong_arguments(words: str, what: str, hint: str) -> None:
@@ -256,7 +258,6 @@ def test_the_back_end_that_is_taken(
         ({}, "embedding", {}, "no API for embedding"),
         ({}, "reward", {}, "rewards of reward models only"),
         ({}, "vision", {}, "reads no images"),
-        ({}, "chat", {"cache_max_entry_count": 2.0}, "between 0 and 1"),
         ({}, "chat", {"backend": "turbomind", "quant_policy": "fp8"}, "no FP8 KV cache"),
         ({}, "chat", {"backend": "turbomind", "num_gpu_blocks": 9}, "TurboMind has no --num-gpu-blocks"),
         (

@@ -119,8 +119,6 @@ def test_every_model_of_the_catalogue_that_sglang_has_is_served_on_h100_or_its_s
         ({}, "L4", "", "vision", "accepts no images"),
         ({"architecture": "BertModel"}, "L4", "", "rerank", "does not rerank"),
         ({}, "L4", "--context-length 1000000", "chat", "is more than the model's 131072"),
-        ({}, "L4", "--mem-fraction-static 1.5", "chat", "is not between 0 and 1"),
-        ({}, "L4", "--mem-fraction-static 1.0", "chat", "is not between 0 and 1"),
         ({}, "L4", "--speculative-algorithm EAGLE", "chat", "needs --speculative-draft-model-path"),
         (
             {"adapters": (adapter("q_proj", "in_proj_qkv"),)},

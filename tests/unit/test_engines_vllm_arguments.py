@@ -79,6 +79,8 @@ def test_values_are_typed_by_destination() -> None:
     ("line", "expected"),
     [
         ("--api-key secret", "--api-key is set by the plan. The plan makes a key and passes it in a file"),
+        ("--hf-overrides {bad", "--hf-overrides has a value of another type. Write a JSON object."),
+        ("--override-generation-config []", "has a value of another type. Write a JSON object."),
         ("-tp 4", "-tp is set by the plan. Set tensor_parallel"),
         (
             "--task embed",

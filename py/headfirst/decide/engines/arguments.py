@@ -94,6 +94,16 @@ def within(low: float, high: float = 2**40) -> Refused:
     return Refused(f"Write a number from {low} to {high}.", harmless, what="is out of range")
 
 
+def _is_object(value: Any) -> bool:
+    try:
+        return isinstance(_json(value) if isinstance(value, str) else value, dict)
+    except ValueError:
+        return False
+
+
+OBJECT = Refused("Write a JSON object.", _is_object, what="has a value of another type")
+
+
 def object_of(texts: Sequence[str], counts: Sequence[str]) -> Refused:
     """A JSON object in which these keys are texts, and these whole numbers from 1, where they are set."""
 

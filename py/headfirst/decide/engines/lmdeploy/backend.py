@@ -173,8 +173,6 @@ def _task(version: str, checkpoint: Checkpoint, task: Task) -> list[str]:
 def _arguments(checkpoint: Checkpoint, chosen: str, values: Mapping[str, Any]) -> list[str]:
     """What the engine's configuration classes assert (messages.py; pytorch/engine/executor/__init__.py)."""
     reasons = []
-    if not 0 < values.get("cache_max_entry_count", 0.8) < 1:
-        reasons.append("--cache-max-entry-count is a fraction of the free memory, between 0 and 1")
     sparse_mla = checkpoint.mla is not None and checkpoint.architecture in _SPARSE
     if sparse_mla and values.get("quant_policy", "0") not in (*_FULL_CACHE, *_E4M3_CACHE):
         reasons.append("its sparse attention has no such KV cache: write --quant-policy fp8")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from headfirst.common.metrics import Metrics, Series
-from headfirst.decide.engines.arguments import Refused, within
+from headfirst.decide.engines.arguments import OBJECT, Refused, within
 from headfirst.decide.engines.base import (
     OWN_KEY,
     PATTERN,
@@ -56,7 +56,8 @@ _BOUNDS = {
     **dict.fromkeys(("session_len", "max_batch_size", "cache_block_seq_len"), within(1)),
     "max_prefill_token_num": within(1),
     "num_gpu_blocks": within(0),
-    "cache_max_entry_count": within(1e-6),
+    "cache_max_entry_count": within(0.001, 0.999),
+    "hf_overrides": OBJECT,
 }
 # metrics/loggers.py; serve/utils/server_utils.py lets only the health paths pass without the key.
 _GENERATED = Series("lmdeploy:generation_tokens_total")

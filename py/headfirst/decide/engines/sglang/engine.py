@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headfirst.common.metrics import Metrics, Series
 from headfirst.decide.cluster.settings import HIGHEST_PORT
-from headfirst.decide.engines.arguments import Refused, within
+from headfirst.decide.engines.arguments import OBJECT, Refused, within
 from headfirst.decide.engines.base import (
     OWN_KEY,
     PATTERN,
@@ -117,7 +117,9 @@ _BOUNDS = {
     ),
     "chunked_prefill_size": within(-1, 2**24),
     "swa_full_tokens_ratio": within(1e-6, 1),
-    **dict.fromkeys(("mem_fraction_static", "mamba_full_memory_ratio"), within(1e-6, 100)),
+    "mem_fraction_static": within(0.001, 0.999),
+    "mamba_full_memory_ratio": within(1e-6, 100),
+    **dict.fromkeys(("json_model_override_args", "default_chat_template_kwargs"), OBJECT),
     **dict.fromkeys(("cpu_offload_gb", "hicache_size"), within(0, 2**20)),
 }
 # observability/metrics_collector.py. realtime_tokens_total rises with every step of the scheduler,

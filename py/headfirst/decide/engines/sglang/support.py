@@ -274,9 +274,6 @@ def _expert_kernels(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str
 
 def _arguments(checkpoint: Checkpoint, values: Mapping[str, Any]) -> list[str]:
     reasons = []
-    fraction = values.get("mem_fraction_static")
-    if fraction is not None and not 0 < fraction < 1:
-        reasons.append(f"--mem-fraction-static {fraction} is not between 0 and 1")
     algorithm = str(values.get("speculative_algorithm") or "").upper()
     draft_in_checkpoint = algorithm in _DRAFT_IN_CHECKPOINT and checkpoint.nextn_layers > 0
     needs_draft = algorithm not in {"", "NONE", *_WITHOUT_DRAFT_MODEL} and not draft_in_checkpoint

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from headfirst.common.metrics import Metrics, Series
-from headfirst.decide.engines.arguments import Refused, object_of, within
+from headfirst.decide.engines.arguments import OBJECT, Refused, object_of, within
 from headfirst.decide.engines.base import (
     KEY_FILE,
     OWN_KEY,
@@ -102,6 +102,8 @@ _BOUNDS = {
     "offload_num_in_group": within(1),
     "gpu_memory_utilization": within(1e-6, 1),
     "max_model_len": within(-1),
+    **dict.fromkeys(("hf_overrides", "override_generation_config", "default_chat_template_kwargs"), OBJECT),
+    **dict.fromkeys(("limit_mm_per_prompt", "media_io_kwargs", "mm_processor_kwargs"), OBJECT),
     "speculative_config": object_of(
         ("method", "model", "kv_cache_dtype"), ("num_speculative_tokens", "draft_tensor_parallel_size")
     ),
