@@ -28,6 +28,8 @@ class FakeHub(ThreadingHTTPServer):
     `listed` are entries (`name`, `size`, `sha256`) of the listing for which there is no file; `listing_extra`
     goes into the answer beside the entries; with `gzip` JSON is compressed, whatever was asked. `sent` counts
     body bytes, `order` has the downloads, and `tokens` the Authorization headers by path.
+    `silent` has the moments at which it falls silent and keeps the connection, by file name (or LISTING), in
+    turn: before the answer ("answer"), after its headers ("headers"), or amid its body ("body").
     Large files come from another host name, as from a hub's CDN. `xet` has the Xet hash of files that lie
     at `xet_url`, by name. `commit` is what the branch names, `delay` the seconds before each answer, and
     `requests` has the path of each request.
@@ -42,6 +44,8 @@ class FakeHub(ThreadingHTTPServer):
         self.cut: Counter[str] = Counter()
         self.wrong: Counter[str] = Counter()
         self.busy: Counter[str] = Counter()
+        self.silent: dict[str, list[str]] = {}
+        self.over = threading.Event()
         self.rate = 0.0
         self.sent: Counter[str] = Counter()
         self.order: list[str] = []
@@ -71,6 +75,13 @@ class FakeHub(ThreadingHTTPServer):
             failures[name] -= due
             return due
 
+    def falls_silent(self, name: str, moment: str) -> bool:
+        """Whether it is due now; used up by asking."""
+        with self._lock:
+            due = self.silent.get(name, [])[:1] == [moment]
+            del self.silent.get(name, [])[: int(due)]
+            return due
+
     def count(self, name: str, count: int) -> None:
         with self._lock:
             self.sent[name] += count
@@ -85,6 +96,7 @@ def running(files: dict[str, bytes]) -> Iterator[FakeHub]:
     try:
         yield hub
     finally:
+        hub.over.set()
         hub.shutdown()
         hub.server_close()
 
@@ -194,11 +206,22 @@ class _Handler(BaseHTTPRequestHandler):
             return self._file(name, {})
         return self._json({"Code": 200, "Success": True, "Data": {}})
 
+    def _is_silent(self, name: str, moment: str) -> bool:
+        """Whether nothing more is sent; returns when the test is over."""
+        if self.command == "HEAD" or not self.server.falls_silent(name, moment):
+            return False
+        self.server.over.wait()
+        self.close_connection = True
+        return True
+
     def _busy(self) -> None:
         self._json({"error": "slow down"}, 429, {"Retry-After": "1"})
 
     def _json(self, document: object, status: int = 200, headers: dict[str, str] | None = None) -> None:
         body = json.dumps(document).encode()
+        listing = FakeHub.LISTING if {"siblings", "Data"} & set(document) else ""  # type: ignore[call-overload]
+        if self._is_silent(listing, "answer"):
+            return
         headers = dict(headers or {})
         if self.server.gzip:
             body = gzip.compress(body)
@@ -208,12 +231,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        if self.command == "HEAD" or self._is_silent(listing, "headers"):
+            return
+        self.wfile.write(body[: len(body) // 2])
+        if not self._is_silent(listing, "body"):
+            self.wfile.write(body[len(body) // 2 :])
 
     def _file(self, name: str, headers: dict[str, str]) -> None:
         if self.command != "HEAD" and self.server.fails(self.server.busy, name):
             self._busy()
+            return
+        if self._is_silent(name, "answer"):
             return
         data = self.server.files[name]
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
@@ -227,7 +255,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if self.command == "HEAD":
+        if self.command == "HEAD" or self._is_silent(name, "headers"):
             return
         self.server.order.append(name)
         if self.server.fails(self.server.wrong, name):
@@ -235,7 +263,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.server.fails(self.server.cut, name):
             body = body[: len(body) // 2]
             self.close_connection = True
-        self._send(name, body)
+        half = len(body) // 2
+        self._send(name, body[:half])
+        if not self._is_silent(name, "body"):
+            self._send(name, body[half:])
 
     def _send(self, name: str, body: bytes) -> None:
         block = 256 * 1024
@@ -260,3 +291,62 @@ def _sha256(data: bytes) -> str:
 
 def _git_id(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+class FakeXet(ThreadingHTTPServer):
+    """A Xet store that lists each file as one range of one object, and falls silent amid sending it.
+
+    `moment`: before the "list" of ranges, before the "answer" with the bytes, or amid its "body"; or "drips".
+    """
+
+    daemon_threads = True
+
+    def __init__(self, moment: str) -> None:
+        super().__init__(("127.0.0.1", 0), _XetHandler)
+        self.moment = moment
+        self.over = threading.Event()
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def close(self) -> None:
+        self.over.set()
+        self.shutdown()
+        self.server_close()
+
+
+class _XetHandler(BaseHTTPRequestHandler):
+    server: FakeXet
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/v2/"):  # then the client asks for version 1
+            self.send_error(404)
+        elif self.path.startswith("/v1/") and self.server.moment != "list":
+            hash, last = self.path.rpartition("/")[2], int(self.headers["Range"].rpartition("-")[2])
+            chunks, span = {"start": 0, "end": 80}, {"start": 0, "end": last}
+            fetch = {"range": chunks, "url": f"{self.server.url}/object", "url_range": span}
+            terms = [{"hash": hash, "unpacked_length": last + 1, "range": chunks}]
+            body = json.dumps({"offset_into_first_range": 0, "terms": terms, "fetch_info": {hash: [fetch]}})
+            self._begin(200, len(body))
+            self.wfile.write(body.encode())
+        else:
+            if self.server.moment == "body":
+                self._begin(206, 1_000_000)
+                self.wfile.write(bytes(500_000))
+            elif self.server.moment == "drips":
+                self._begin(206, 1_000_000)
+            while not self.server.over.wait(0.2):
+                if self.server.moment == "drips":
+                    self.wfile.write(b"\0")
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def _begin(self, status: int, length: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()

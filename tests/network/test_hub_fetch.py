@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import fetching
 import pytest
-from fake_hub import COMMIT, GATED, MODEL, SIGNATURE, FakeHub, running
+from fake_hub import COMMIT, GATED, MODEL, SIGNATURE, FakeHub, FakeXet, running
 from fetching import FETCH, SHARD_1, SHARD_2, environment, run_fetch, write_source
 from headfirst.node.weights.fetch.fetch_file import part_path
 from headfirst.node.weights.fetch.source import Listing, RemoteFile, client_failed
@@ -205,6 +208,39 @@ def test_the_password_of_a_mirror_is_told_to_nobody(name: str, hub: FakeHub, tmp
     done, result = run_fetch(hub, tmp_path / "got", source=name, **mirror)
     assert "larger than" in str(result["msg"]) and "s3cret" not in done.stderr + str(result)
     assert "s3cret" not in str(client_failed(OSError(f"418 for url '{address}/api'"), MODEL))
+
+
+@pytest.mark.parametrize("name", HUBS)
+def test_a_hub_that_falls_silent_at_any_moment_is_asked_again(
+    name: str, hub: FakeHub, source: Path, tmp_path: Path
+) -> None:
+    chance = random.Random(f"{name} 1")
+    for file in (FakeHub.LISTING, *list_files(source)):
+        hub.silent[file] = chance.choices(("answer", "headers", "body"), k=chance.randrange(3))
+    impatient = {f"{client}_DOWNLOAD_TIMEOUT": "1" for client in ("HF_HUB", "MODELSCOPE")}
+    impatient["MODELSCOPE_REPO_TREE_PAGE_TIMEOUT_SECONDS"] = "1"
+    done, _ = run_fetch(hub, tmp_path / "got", source=name, **impatient)
+    assert done.returncode == 0, done.stderr
+    assert is_whole(tmp_path / "got", source)
+    assert not any(hub.silent.values())
+
+
+@pytest.mark.parametrize("moment", ["list", "answer", "body", "drips"])
+def test_files_come_over_http_where_xet_falls_silent(
+    moment: str, hub: FakeHub, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if moment == "drips":  # the library waits, and reads a byte now and then
+        patient = "from headfirst.node.weights.fetch import xet; xet._SILENCE_LIMIT_S = 4; "
+        monkeypatch.setattr(fetching, "FETCH", (FETCH[0], FETCH[1], patient + FETCH[2], FETCH[3]))
+    with closing(FakeXet(moment)) as xet:
+        hub.xet_url, hub.xet = xet.url, dict.fromkeys((SHARD_1, SHARD_2), "ab" * 32)
+        # Without one of its own the client gives up after ten seconds, twice.
+        impatient = {"HF_XET_CLIENT_READ_TIMEOUT": "1s"} if moment != "body" else {}
+        tries = {"HF_XET_CLIENT_RETRY_MAX_ATTEMPTS": "1"}
+        done, _ = run_fetch(hub, tmp_path / "got", source="huggingface", **tries, **impatient)
+    assert done.returncode == 0, done.stderr
+    assert is_whole(tmp_path / "got", source)
+    assert "Xet storage cannot be used, HTTP instead" in done.stderr
 
 
 @pytest.mark.parametrize("works", [True, False])

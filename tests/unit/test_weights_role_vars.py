@@ -10,6 +10,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.headfirst.serving.plugins.plugin_utils import job_script
 from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job
+from headfirst.control.deployment.running.role_vars.weights import hub_environment
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "weights"
 
@@ -60,3 +61,8 @@ def test_the_password_of_a_mirror_is_in_no_argv() -> None:
     assert "pa55" not in argv and "hf_x" not in argv and "t0ken" not in argv
     assert secrets == {**mirror, "HEADFIRST_TRANSFER_TOKEN": "t0ken", "HF_TOKEN": "hf_x"}
     assert "MODELSCOPE_CACHE" in argv
+
+
+def test_settings_of_the_hubs_clients_reach_the_hosts() -> None:
+    settings = {"HF_ENDPOINT": "https://mirror.example", "HF_HUB_DISABLE_XET": "1"}
+    assert hub_environment({**settings, "MODELSCOPE_ENDPOINT": "", "HF_HOME": "/home/me"}) == settings

@@ -62,6 +62,7 @@ class FetchOrigin:
         def seen(count: int) -> None:
             with self._lock:
                 self.brought += count
+                self.note = fetching.remark
                 board.report(notify=False, fetched=self.brought)
 
         run = fetching.begin(
@@ -148,7 +149,7 @@ class FetchOrigin:
                 else:
                     now = time.monotonic()
                     news = sharing.step(board.members, board.silent_for, proofs.keys(), noted, now)
-                self.note = sharing.reason
+                self.note = sharing.reason or fetching.remark
                 if news:
                     board.give(sharing.given)
                 given.step()

@@ -17,6 +17,7 @@ from headfirst.node.weights.files import STATE_FOLDER
 from headfirst.node.weights.proof.hashing import FileHash
 
 _TRIES = 8
+_UNANSWERED = 3  # tries of a request that nothing answers
 _LONGEST_WAIT_S = 60
 _LONGEST_RETRY_AFTER_S = 600
 
@@ -56,9 +57,13 @@ def part_path(file: RemoteFile, listing: Listing, target: Path) -> Path:
 
 
 def when_it_answers(call: Callable[[], Result], stopped: Event) -> Result:
-    """`call()`, tried again as long as the source asks to come back later."""
+    """`call()`, tried again where the source does not answer, and as long as it asks to come back later."""
     patience = _Patience(lambda: 0)
-    return _tried(call, patience, stopped, lambda state: patience.ends(state) or not _retry_after(state))
+
+    def ends(state: RetryCallState) -> bool:
+        return patience.ends(state) or (patience.failures >= _UNANSWERED and not _retry_after(state))
+
+    return _tried(call, patience, stopped, ends)
 
 
 def _pulled(
@@ -91,21 +96,21 @@ class _Patience:
     def __init__(self, size: Callable[[], int]) -> None:
         self._size = size
         self._most = size()
-        self._failures = 0
+        self.failures = 0
 
     def count(self, _state: RetryCallState) -> None:
         """A try has failed. To begin again, and to come as far as before, is no progress."""
-        self._failures = self._failures + 1 if self._size() <= self._most else 1
+        self.failures = self.failures + 1 if self._size() <= self._most else 1
         self._most = max(self._most, self._size())
 
     def wait(self, state: RetryCallState) -> float:
         """Seconds until the next try: what the source asks for, or twice as long as before."""
         retry_after = _retry_after(state)
-        return min(2.0 ** (self._failures - 1), _LONGEST_WAIT_S) if retry_after is None else retry_after
+        return min(2.0 ** (self.failures - 1), _LONGEST_WAIT_S) if retry_after is None else retry_after
 
     def ends(self, state: RetryCallState) -> bool:
         """Whether there is no next try."""
-        return self._failures >= _TRIES or (_retry_after(state) or 0) > _LONGEST_RETRY_AFTER_S
+        return self.failures >= _TRIES or (_retry_after(state) or 0) > _LONGEST_RETRY_AFTER_S
 
 
 def _tried(

@@ -73,6 +73,11 @@ class Fetching:
             raise InputError(f"{request.model} holds no {CONFIG}: it is not a model that an engine serves")
 
     @property
+    def remark(self) -> str:
+        """What a person should read of the source beside the progress; often nothing."""
+        return self._source.note
+
+    @property
     def known(self) -> Mapping[str, FileRecord]:
         """What earlier runs proved of just these files, whether they are still there or not."""
         return dict(self._fetched.records)

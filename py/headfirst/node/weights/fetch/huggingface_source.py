@@ -44,6 +44,8 @@ _CHUNK = 1024 * 1024
 class HuggingFaceSource:
     """One model at one revision: a branch, a tag or a commit; "" is the default branch."""
 
+    note = ""
+
     def __init__(self, model: str, revision: str) -> None:
         self._model = model
         self._revision = revision
@@ -57,7 +59,12 @@ class HuggingFaceSource:
     def list(self) -> Listing:
         """The files of the commit that the revision names now."""
         with self._errors():
-            info = HfApi().model_info(self._model, revision=self._revision or None, files_metadata=True)
+            info = HfApi().model_info(
+                self._model,
+                revision=self._revision or None,
+                files_metadata=True,
+                timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT,  # the client's own is none
+            )
         entries = [
             (item.rfilename, item.size, item.lfs.sha256 if item.lfs else None) for item in info.siblings or []
         ]
@@ -96,6 +103,7 @@ class HuggingFaceSource:
             raise
         except Exception as error:  # RuntimeError and others, as the Rust library raises them
             log.warning("Xet storage cannot be used, HTTP instead: %s", without_password(str(error)))
+            self.note = "over HTTP, since Xet storage does not answer (HF_HUB_DISABLE_XET=1 does not ask it)"
             self._xet = None
             return False
         return True

@@ -21,6 +21,8 @@ class PathSource:
     Links to files of the folder itself, or of the hub's cache that it is in, are followed; others refused.
     """
 
+    note = ""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 

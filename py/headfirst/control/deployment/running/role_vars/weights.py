@@ -120,7 +120,7 @@ def _weights(
 
 
 _TOKENS = {"huggingface": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}
-_ENDPOINTS = ("HF_ENDPOINT", "MODELSCOPE_ENDPOINT")
+_CLIENTS_SETTINGS = ("HF_ENDPOINT", "MODELSCOPE_ENDPOINT", "HF_HUB_DISABLE_XET")
 
 
 def hub_token(source: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -135,5 +135,5 @@ def hub_tokens(plan: Plan) -> list[str]:
 
 
 def hub_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Mirrors that this machine is set to use."""
-    return {name: environment[name] for name in _ENDPOINTS if environment.get(name)}
+    """What this machine is set to use: mirrors, and HTTP alone."""
+    return {name: environment[name] for name in _CLIENTS_SETTINGS if environment.get(name)}
