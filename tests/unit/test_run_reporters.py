@@ -86,7 +86,7 @@ def test_plain_lines() -> None:
         "== weights: Bring the weights",
         "   node1: copy: 1.2 GB of 3.4 GB, 120.0 MB/s, 18s left, shard 1",
         "   node1: copy: 3.4 GB of 3.4 GB, 120.0 MB/s, 18s left, shard 1",
-        "   node1: still at: Copy (38s)",
+        "   node1: still at: Copy (38s); copy: 3.4 GB of 3.4 GB, shard 1, nothing new for 31s",
         "   node1: changed: Copy",
         "   node2: failed: Copy: no room",
         "      really",
@@ -154,6 +154,11 @@ def test_live_shows_a_line_a_host_and_keeps_ended_stages() -> None:
     assert lines[1].endswith("120.0 MB/s, 18s left")
     assert "✗ node2 Copy: no room" in lines[2]
     assert "· node3 Copy [bold]all" in lines[3]
+    later = reporter._board.clock() + 40
+    reporter._board.clock = lambda: later
+    with console.capture() as capture:
+        console.print(reporter._draw())
+    assert "nothing new for 40s" in capture.get().splitlines()[1]
     printed = out.getvalue()
     assert "✓ \x1b[1mcheck   \x1b[0m Look [at] hosts" in printed
     assert "1 changed, 1m 05s" in printed

@@ -90,6 +90,7 @@ def pull(client: docker.DockerClient, progress: Progress, name: str) -> None:
     """Pull by digest where there is one, and give the image its tag."""
     repository, tag, digest = split(name)
     layers = Layers()
+    progress(0, 0, f"waiting for the registry of {repository}")
     login = json.loads(os.environ.get("HEADFIRST_REGISTRY_LOGIN", "null"))
     stream = client.api.pull(repository, tag=digest or tag, stream=True, decode=True, auth_config=login)
     for event in events(stream):
@@ -98,6 +99,8 @@ def pull(client: docker.DockerClient, progress: Progress, name: str) -> None:
             progress(*layers.take(event), "downloading")
         elif event.get("status") == "Extracting":
             progress(*layers.totals, "unpacking")
+        elif event.get("status", "").startswith("Retrying"):
+            progress(*layers.totals, event["status"])
     image = client.images.get(f"{repository}@{digest}" if digest else f"{repository}:{tag}")
     if digest and tag:
         image.tag(repository, tag)

@@ -28,7 +28,7 @@ from headfirst.control.run.events import (
     TaskDone,
     TaskStarted,
 )
-from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.reporters.reporter import STILL_S, Reporter
 from headfirst.control.terminal import Terminal
 
 
@@ -42,7 +42,7 @@ class State(Enum):
 
 @dataclass
 class Row:
-    """One host in the current stage; `since` is when its task began, on the board's clock."""
+    """One host in the current stage; on the board's clock its task began `since`, its progress is of `at`."""
 
     host: str
     state: State = State.WAITING
@@ -50,6 +50,7 @@ class Row:
     since: float = 0.0
     changed: int = 0
     progress: Progress | None = None
+    at: float = 0.0
 
 
 class Board:
@@ -75,7 +76,8 @@ class Board:
                 row.state, row.text, row.since = State.WORKING, event.task, self.clock()
                 row.progress = None
             case Progress():
-                self._row(event.host).progress = event
+                row = self._row(event.host)
+                row.progress, row.at = event, self.clock()
             case TaskDone():
                 row = self._row(event.host)
                 row.state, row.progress = State.WAITING, None
@@ -194,13 +196,13 @@ class LiveReporter(Reporter):
 
     def _work(self, row: Row, now: float) -> tuple[RenderableType, RenderableType]:
         if row.progress is not None:
-            return _long_work(row.progress)
+            return _long_work(row.progress, now - row.at)
         style = "red" if row.state is State.FAILED else "dim" if row.state is State.WAITING else ""
         seconds = duration(now - row.since) if row.state is State.WORKING and now - row.since >= 1 else ""
         return Text(row.text, style=style), Text(seconds, style="dim")
 
 
-def _long_work(state: Progress) -> tuple[RenderableType, RenderableType]:
+def _long_work(state: Progress, old_s: float) -> tuple[RenderableType, RenderableType]:
     line = Text(f"{state.what} ")
     if state.total:
         filled = min(_BAR_WIDTH, _BAR_WIDTH * state.done // state.total)
@@ -210,6 +212,8 @@ def _long_work(state: Progress) -> tuple[RenderableType, RenderableType]:
         line.append(amount(state.done, state.total, state.unit))
     if state.note:  # last, because the end is what a narrow terminal cuts
         line.append(f" {state.note}", style="dim")
+    if old_s >= STILL_S:
+        return line, Text(f"nothing new for {duration(old_s)}", style="yellow")
     times = [speed(state.rate, state.unit)] if state.rate else []
     if state.eta is not None:
         times.append(f"{duration(state.eta)} left")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from headfirst.common.untrusted import for_terminal
@@ -20,11 +20,9 @@ from headfirst.control.run.events import (
     TaskDone,
     TaskStarted,
 )
-from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.reporters.reporter import STILL_S, Reporter
 
 PROGRESS_EVERY_S = 5.0
-# A task without output for this long gets a line, so that a waiting user sees what it waits for.
-STILL_EVERY_S = 30.0
 
 
 class PlainReporter(Reporter):
@@ -35,6 +33,7 @@ class PlainReporter(Reporter):
         self._clock = clock
         self._spoke: dict[str, float] = {}
         self._running: dict[str, tuple[TaskStarted, float]] = {}
+        self._last: dict[str, tuple[Progress, float]] = {}
 
     def handle(self, event: Event) -> None:
         """Write the event's line, if it has one."""
@@ -45,11 +44,13 @@ class PlainReporter(Reporter):
                 now = self._clock()
                 self._running[event.host] = (event, now)
                 self._spoke[event.host] = now
+                self._last.pop(event.host, None)
             case TaskDone():
                 self._running.pop(event.host, None)
                 if event.changed:
                     self._say(event.host, f"changed: {event.task}")
             case Progress():
+                self._last[event.host] = (event, self._clock())
                 self._progress(event)
             case FindingsReported():
                 for finding in event.findings:
@@ -74,21 +75,20 @@ class PlainReporter(Reporter):
         """Report hosts that have been at one task for long."""
         now = self._clock()
         for host, (event, since) in self._running.items():
-            if now - self._spoke[host] >= STILL_EVERY_S:
-                self._say(host, f"still at: {event.task} ({duration(now - since)})")
+            if now - self._spoke[host] >= STILL_S:
+                text = f"still at: {event.task} ({duration(now - since)})"
+                if host in self._last:
+                    progress, at = self._last[host]
+                    text += f"; {_state(progress, [progress.note])}, nothing new for {duration(now - at)}"
+                self._say(host, text)
 
     def _progress(self, event: Progress) -> None:
         finished = event.total > 0 and event.done >= event.total
         if not finished and self._clock() - self._spoke.get(event.host, -PROGRESS_EVERY_S) < PROGRESS_EVERY_S:
             return
-        parts = [amount(event.done, event.total, event.unit)] if event.done or event.total else []
-        if event.rate:
-            parts.append(speed(event.rate, event.unit))
-        if event.eta is not None:
-            parts.append(f"{duration(event.eta)} left")
-        if event.note:
-            parts.append(event.note)
-        self._say(event.host, f"{event.what}: {', '.join(parts)}".removesuffix(": "))
+        rate = speed(event.rate, event.unit) if event.rate else ""
+        left = f"{duration(event.eta)} left" if event.eta is not None else ""
+        self._say(event.host, _state(event, [rate, left, event.note]))
 
     def _say(self, host: str, text: str) -> None:
         self._spoke[host] = self._clock()
@@ -96,6 +96,12 @@ class PlainReporter(Reporter):
 
     def _line(self, text: str) -> None:
         print(for_terminal(text), file=self._out, flush=True)
+
+
+def _state(event: Progress, more: Sequence[str]) -> str:
+    """How far long work is."""
+    done = amount(event.done, event.total, event.unit) if event.done or event.total else ""
+    return f"{event.what}: {', '.join(filter(None, [done, *more]))}".removesuffix(": ")
 
 
 def _expected(event: StageStarted) -> str:

@@ -7,6 +7,9 @@ from typing import Self
 
 from headfirst.control.run.events import Event
 
+STILL_S = 30.0
+"""Work of which nothing was heard for this long is shown with that, so that a wait is seen as one."""
+
 
 class Reporter:
     """The caller opens it as a context manager around one run or several; all calls come from one thread."""
