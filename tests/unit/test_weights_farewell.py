@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from headfirst.node.weights import pipeline
 from headfirst.node.weights.fetch.fetching import Request
 from headfirst.node.weights.fetch_origin import FetchOrigin
 from headfirst.node.weights.layers import Needs
@@ -54,18 +56,23 @@ def test_nobody_waits_for_a_member_that_has_ended(tmp_path: Path) -> None:
             assert process.returncode == 0, errors
 
 
+def test_the_progress_of_one_that_is_done_names_who_is_waited_for(
+    hosts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_checkpoint(tmp_path / "source", two_shards())
+    monkeypatch.setenv("HEADFIRST_PROGRESS_FILE", str(tmp_path / "progress.json"))
+    monkeypatch.setattr(pipeline, "_SILENCE_S", 1.0)
+    _run(0, hosts, tmp_path)
+    note = json.loads((tmp_path / "progress.json").read_text())["note"]
+    assert note.endswith(f"waits for {hosts[1]}")
+
+
 def test_a_member_that_starts_again_while_the_head_ends_gets_its_files(
     hosts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_checkpoint(tmp_path / "source", two_shards())
-    request, real = Request("path", str(tmp_path / "source")), Chain.farewell
+    real = Chain.farewell
     again_at: list[int] = []
-
-    def run(index: int) -> Outcome:
-        transfer = Transfer([[host] for host in hosts[:2]], index, PORT, TOKEN, KEY)
-        folder, needs = tmp_path / str(index), Needs(index, 2)
-        origin = FetchOrigin(request, folder, None, keep_source=True, needs=needs) if index == 0 else None
-        return Pipeline(transfer, folder, origin=origin, needs=needs).run()
 
     def farewell(chain: Chain) -> None:
         """That of the head takes until the member is back."""
@@ -75,10 +82,18 @@ def test_a_member_that_starts_again_while_the_head_ends_gets_its_files(
 
     monkeypatch.setattr(Chain, "farewell", farewell)
     with ThreadPoolExecutor(2) as pool:
-        head = pool.submit(run, 0)
-        assert pool.submit(run, 1).result(LIMIT_S).changed
+        head = pool.submit(_run, 0, hosts, tmp_path)
+        assert pool.submit(_run, 1, hosts, tmp_path).result(LIMIT_S).changed
         (tmp_path / "1" / SHARD_1).unlink()
         again_at.append(time.time_ns())
-        assert pool.submit(run, 1).result(LIMIT_S).changed
+        assert pool.submit(_run, 1, hosts, tmp_path).result(LIMIT_S).changed
         head.result(LIMIT_S)
     assert (tmp_path / "1" / SHARD_1).is_file()
+
+
+def _run(index: int, hosts: list[str], folder: Path) -> Outcome:
+    """One of two members in this process, with its folder in `folder`; the head fetches `source` there."""
+    transfer = Transfer([[host] for host in hosts[:2]], index, PORT, TOKEN, KEY)
+    request, home, needs = Request("path", str(folder / "source")), folder / str(index), Needs(index, 2)
+    origin = FetchOrigin(request, home, None, keep_source=True, needs=needs) if index == 0 else None
+    return Pipeline(transfer, home, origin=origin, needs=needs).run()

@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import headfirst
 import pytest
 from headfirst.node.weights.proof.hashing import PIECE
-from headfirst.node.weights.transfer import chain, link
+from headfirst.node.weights.transfer import chain, link, listener
 from headfirst.node.weights.transfer.receiver import Failed
 from transfer_hosts import (
     PORT,
@@ -52,6 +53,35 @@ with Transport(transfer, Board(1, 2, KEY), lambda _name: (0, 1)) as node:
     print("a third is here", flush=True)
     time.sleep(60)
 """
+
+
+@pytest.mark.parametrize("sent", [None, 0, PIECE // 2])
+def test_a_member_that_exchanges_news_and_sends_no_bytes_is_left_for_another(
+    sent: int | None, hosts: list[str], start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, over = Source(tmp_path / "head", file=8 * PIECE), threading.Event()
+    answer_range = listener._Handler._answer_range
+
+    def answer(self: listener._Handler, words: tuple[str, ...], version: str, name: str, *span: int) -> None:
+        if self.server.server_address[0] != hosts[1]:
+            return answer_range(self, words, version, name, *span)
+        if sent is not None:  # a disk that hangs
+            self._begin_range(span[1] - span[0], *span, source.size, {})
+            self.wfile.write(bytes(sent))
+        over.wait()
+        return None
+
+    monkeypatch.setattr(listener._Handler, "_answer_range", answer)
+    monkeypatch.setattr(link, "SILENCE_LIMIT_S", 1.0)
+    for index in (0, 1):
+        source.offer(start(index))
+    node = start(2)
+    source.receive(node, tmp_path / "node")
+    try:
+        await_names(node, source.proofs)
+    finally:
+        over.set()
+    assert source.same(tmp_path / "node")
 
 
 def test_a_killed_node_fetches_only_what_it_lacks(

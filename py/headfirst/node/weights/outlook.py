@@ -67,7 +67,7 @@ class Stages(Progress):
     """
 
     def __init__(self, board: Board, *, converts: bool) -> None:
-        super().__init__("waiting for the head")
+        super().__init__(f"waiting for {'the head' if board.index else 'the list of files'}")
         self._board = board
         self._converts = converts
         self._received, self._converted = _Rate(), _Rate()
@@ -110,7 +110,8 @@ class Stages(Progress):
             return "network"
         total = sum(sizes.values())
         if brought < total:
-            return "fetch"
+            source = self._board.overview.made_from.get("source") if self._board.overview else None
+            return f"fetch from {source}" if source else "fetch"
         return "conversion" if self._converts and received >= total else "network"
 
 
@@ -119,6 +120,7 @@ class _Rate:
 
     def __init__(self) -> None:
         self._at: float | None = None
+        self._moved_at = 0.0
         self._done = 0
         self._rate = 0.0
 
@@ -129,8 +131,9 @@ class _Rate:
             elapsed = now - self._at
             weight = 1 - math.exp(-elapsed / _SMOOTHING_S)
             self._rate += weight * ((done - self._done) / elapsed - self._rate)
+        self._moved_at = now if done != self._done else self._moved_at
         self._at, self._done = now, done
-        return max(0.0, self._rate)
+        return max(0.0, self._rate) if now - self._moved_at < _SMOOTHING_S else 0.0
 
 
 def _amount(done: int, rate: float) -> str:

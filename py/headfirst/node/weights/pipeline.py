@@ -79,6 +79,7 @@ class Pipeline:
         self._epoch = 0
         self._has_room = False
         self._dropped: set[str] = set()
+        self._needing: list[int] = []
 
     def run(self) -> Outcome:
         """Take part until this node is done and nobody needs it any more."""
@@ -180,6 +181,10 @@ class Pipeline:
             remarks.append(f"over TCP, RDMA failed with {self._transport.fall_back}")
         if self._transport:
             remarks += [f"passed over: {why}" for why in self._transport.passed_over]
+        if self._needing:
+            remarks.append(
+                f"waits for {', '.join(self._transfer.members[index][0] for index in self._needing)}"
+            )
         return remarks
 
     def _begin_anew(self) -> None:
@@ -264,20 +269,23 @@ class Pipeline:
         """Offer the files until all members that still work are done; False: a newer overview came."""
         since = time.monotonic()
         while True:
-            while self._is_needed(since):
+            while self._still_needing(since):
                 if not self._is_current:
+                    self._needing = []
                     return False
                 self._intake.step(_TICK_S)
                 self._drop_spent()
                 self._report_progress()  # it is alive
             if self._transport:
                 self._transport.farewell()
-            if not self._is_needed(since):  # by a member that was started again meanwhile
+            if not self._still_needing(since):  # by a member that was started again meanwhile
                 return True
 
-    def _is_needed(self, since: float) -> bool:
-        """Whether a member may need this one, which is done since then."""
-        return any(self._may_need_us(index, time.monotonic() - since) for index in self._others)
+    def _still_needing(self, since: float) -> list[int]:
+        """The members that may need this one, which is done since then."""
+        waited = time.monotonic() - since
+        self._needing = [index for index in self._others if self._may_need_us(index, waited)]
+        return self._needing
 
     @property
     def _others(self) -> list[int]:

@@ -98,6 +98,8 @@ class _Limited(io.RawIOBase):
         if time.monotonic() > self._deadline:
             raise TimeoutError("the answer takes too long")
         count: int | None = self._raw.readinto(buffer)
+        if count is None:  # the kernel's limit
+            raise TimeoutError("nothing comes")
         return count
 
     def close(self) -> None:

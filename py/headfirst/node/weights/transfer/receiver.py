@@ -103,10 +103,10 @@ class _Over(Exception):
 class Receiver:
     """Files in the order of the calls of `receive`, each from the member that `source` names for it.
 
-    `source` returns None while there is no member to ask; `pass_over` is called with a member that sends
-    wrong bytes again and again, and why: another one that `source` names then is asked. `links` makes a link
-    to a member for one of the connections, which are numbered, and have memory for a piece. Safe to use from
-    threads; it has some of its own.
+    `source` returns None while there is no member to ask. `pass_over` is called with a member that sends
+    wrong bytes again and again, and why, `silent` with one that sends none for too long: another one that
+    `source` names then is asked. `links` makes a link to a member for one of the connections, which are
+    numbered, and have memory for a piece. Safe to use from threads; it has some of its own.
     """
 
     def __init__(
@@ -114,12 +114,14 @@ class Receiver:
         shelf: Shelf,
         source: Callable[[str], int | None],
         pass_over: Callable[[int, str], object],
+        silent: Callable[[int], object],
         links: Callable[[int, int, memoryview], Link],
         connections: int,
     ) -> None:
         self._shelf = shelf
         self._source = source
         self._pass_over = pass_over
+        self._silent = silent
         self._links = links
         self._files: dict[str, _File] = {}
         self._changed = threading.Condition()
@@ -234,8 +236,10 @@ class Receiver:
                 continue
             except _Over:
                 why = ""
-            except (*Unreachable, Refused):
+            except (*Unreachable, Refused) as error:
                 why = ""
+                if isinstance(error, (TimeoutError, BlockingIOError)):  # of Python's limits, of the kernel's
+                    self._silent(span.source)
                 link.close()
                 self._pause()
             except _Wrong as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Container, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from headfirst.node.weights.transfer.shelf import Shelf
 from headfirst.node.weights.transfer.signing import Key
 
 CONNECTIONS = 2
+_AVOIDED_S = 300.0  # where another member has a file: one that exchanges news and sends no bytes
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,10 @@ class Transport:
             server_side,
             self._carrier,
         )
-        self._receiver = Receiver(self._shelf, self._source, self.pass_over, self._link, transfer.connections)
+        self._silent_until: dict[int, float] = {}
+        self._receiver = Receiver(
+            self._shelf, self._source, self.pass_over, self._is_silent, self._link, transfer.connections
+        )
         self._chain = Chain(
             board, lambda index: self._link(0, index, None), self._receiver.reroute, transfer.patience_s
         )
@@ -160,11 +165,12 @@ class Transport:
         return self._shelf.bytes_here()
 
     def _source(self, name: str) -> int | None:
-        holders = self._holders(name)
-        return next(
-            (index for index in self._chain.before if index in holders and self._chain.is_reachable(index)),
-            None,
-        )
+        holders, now = self._holders(name), time.monotonic()
+        able = [index for index in self._chain.before if index in holders and self._chain.is_reachable(index)]
+        return min(able, key=lambda index: self._silent_until.get(index, 0) > now, default=None)
+
+    def _is_silent(self, index: int) -> None:
+        self._silent_until[index] = time.monotonic() + _AVOIDED_S
 
     def _link(self, number: int, index: int, memory: memoryview | None) -> Link:
         """A link to a member; it borrows into `memory`, where RDMA is to be used."""
