@@ -84,6 +84,13 @@ def test_hosts_that_have_no_such_place_are_refused(inventory: Path, old: str, ne
         with_spare(inventory, old, new, keep=False)
 
 
+def test_the_only_head_is_replaced_and_not_removed(inventory: Path) -> None:
+    with pytest.raises(InputError, match="node1 is the head") as caught:
+        without(inventory, "node1")
+    assert f"deploy replace {inventory} node1 --with SPARE" in (caught.value.hint or "")
+    with_spare(inventory, "node1", "node4", keep=False)
+
+
 def test_a_range_of_hosts_is_refused(inventory: Path) -> None:
     inventory.write_text(INVENTORY.replace("node3 ansible_host=192.0.2.13 nic=ens5", "10.0.0.[5:6]"))
     with pytest.raises(InputError, match="a range of hosts"):

@@ -38,6 +38,10 @@ def without(path: Path, host: str, extra_vars: Sequence[str] = ()) -> str:
     """The text of the inventory without a host. Raises InputError as `with_spare` does."""
     reading = read([path], extra_vars, None)
     changed = dict.fromkeys(_leaving(path, reading, host))
+    for line in changed:
+        if line.group == "head":
+            hint = f"Replace it by a spare: deploy replace {path} {host} --with SPARE"
+            raise InputError(f"{host} is the head, and no other host is", where=line.where, hint=hint)
     return _edited(path, reading, changed, _meant(reading, {}, host), extra_vars)
 
 
