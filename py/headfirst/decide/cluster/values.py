@@ -120,14 +120,14 @@ def words(value: Any) -> list[str]:
     return re.split(r"\s*,\s*|\s+", str(value).strip()) if value != "" else []
 
 
-_NO_DEVICES = ("auto", "all", "any", "true", "false", "yes", "no")  # NCCL would find no such device
+_NO_DEVICES = ("auto", "all", "any", "true", "false", "yes", "no")  # NCCL would look for such a device
 
 
 def hcas(names: list[str]) -> str:
-    """RDMA names_alone, `none`, or NCCL's ^ and = in front, with commas between them."""
+    """RDMA devices, `none`, or NCCL's ^ and = in front, with commas between them."""
     first, *rest = names or [""]
-    names_alone = (first.removeprefix("^").removeprefix("="), *rest)
-    if not all(_HCA.fullmatch(name) and name.lower() not in _NO_DEVICES for name in names_alone):
+    alone = (first.removeprefix("^").removeprefix("="), *rest)
+    if not all(_HCA.fullmatch(name) and name.lower() not in _NO_DEVICES for name in alone):
         raise ValueError(
             "it must be device names separated by commas, such as mlx5_0,mlx5_1, or none; "
             "leave the line out, and the plan chooses"

@@ -173,7 +173,8 @@ class Spread(Ways):
         sizes = self.valid_tensor_sizes(pipeline)
         if not sizes:
             return (
-                f"With pipeline_parallel={pipeline} no tensor_parallel works there: change stages or nodes."
+                f"With pipeline_parallel={pipeline} no tensor_parallel works there: change stages, nodes or "
+                "the sizes of engine_args."
             )
         listed = ", ".join(map(str, sizes))
         return f"On {self.machines}, with pipeline_parallel={pipeline}, tensor_parallel can be {listed}."
