@@ -54,6 +54,8 @@ def _cut(folder: Path, keep: int) -> None:
     [
         (lambda f: (f / "config.json").unlink(), InputError, ["config.json is missing"]),
         (lambda f: (f / "config.json").write_text("{"), InputError, ["config.json", "not valid JSON"]),
+        (lambda f: (f / "config.json").write_text("[" * 10**5), HeadfirstError, ["nested more than 64 deep"]),
+        (lambda f: (f / "hf_quant_config.json").write_text("[]"), HeadfirstError, ["no JSON object"]),
         (_no_weights, InputError, ["no weights", "git lfs pull"]),
         (
             lambda f: (f / "model-00002-of-00002.safetensors").unlink(),
@@ -80,6 +82,7 @@ def test_broken_folders_say_what_where_and_what_next(
     for word in words:
         assert word in str(raised.value)
     assert str(folder) in str(raised.value)
+    assert raised.value.hint
 
 
 def test_missing_folder() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.errors import InputError, NotReadyError, located
 from headfirst.control.checkpoints.folder import describe_folder
 from headfirst.control.checkpoints.offline import OFFLINE, is_offline
 from headfirst.decide.model import catalogue
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import httpx
 
 
+@located(hint="Copy the model's files again, take another revision (model_revision), or another model.")
 def describe(
     model: str,
     source: str,

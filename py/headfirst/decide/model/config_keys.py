@@ -44,7 +44,7 @@ _ALIASES = {
 }
 _BY_LAYER = (
     *("n_routed_experts", "num_experts_per_tok", "n_shared_experts", "moe_intermediate_size"),
-    *("intermediate_size", "num_key_value_heads", "sliding_window"),
+    "intermediate_size",
 )
 # The plan counts tensors layer by layer and tries numbers of ranks up to the heads.
 _LIMITS = {"num_hidden_layers": 4096, "num_nextn_predict_layers": 64, "num_attention_heads": 4096}
