@@ -379,7 +379,7 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "an image with a space": ("engine_image=a b:1", "image name", ""),
     "an image with capitals": ("engine_image=Org/Image:1", "image name", ""),
     "devices by semicolons": ("hca=mlx5_0;mlx5_1", "separated by commas", "hca"),
-    "cores in words": ("cpu_cores=all", "cores separated by commas", ""),
+    "cores in words": ("cpu_cores=all", "cpu_cores=all: it must be cores separated by commas", ""),
     "cores beyond any host": ("cpu_cores=0-999999", "cores separated by commas", ""),
     "an address of letters": ("weights_addresses=10.1.0.1,eth1", "weights_addresses", ""),
     "the plan's choice as a device": ("hca=auto", "leave the line out", "hca"),

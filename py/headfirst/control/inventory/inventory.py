@@ -455,7 +455,8 @@ def _invalid(error: ValidationError, where: Mapping[str, str | None]) -> InputEr
 
 def _shown(name: str, value: Any) -> str:
     """The value, or only its beginning where it is long; nothing where it may hold a secret."""
-    text = "" if name.endswith("_env") else f"={value}"
+    shown = ",".join(map(str, value)) if isinstance(value, list) else value
+    text = "" if name.endswith("_env") else f"={shown}"
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 
