@@ -389,7 +389,7 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "a role's choice": ("weights_source=hub", "must be one of", "role weights"),
     "a role's number": ("weights_port=two", "weights_port", "role weights"),
     "a rate": ("download_rate=1GB", "a number and a unit", "download_rate"),
-    "a truth value": ("keep_fp8=perhaps", "boolean", ""),
+    "a truth value": ("keep_fp8=perhaps", "true or false", ""),
     "no value in a pair": ("engine_env=A", "NAME=VALUE", ""),
     "quotes not closed": ("engine_args=--a 'b", "no closing quotation", "engine_args"),
     "quotes of ssh not closed": ("ansible_ssh_common_args=-o 'x", "options of ssh", "Close the quotes"),
