@@ -22,6 +22,7 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.role_vars.engine import engine_vars
 from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
+from headfirst.decide.diagnose.subject import values
 from headfirst.decide.engines import access, key_check
 from headfirst.decide.engines.base import Launch
 from headfirst.decide.model import catalogue
@@ -211,6 +212,19 @@ def test_each_server_that_others_reach_has_the_check(
         else {"api-key": keys}
     )
     assert not [key for key in keys if key in service.model_dump_json()]
+
+
+def test_diagnose_compares_ranks_without_the_check(tmp_path: Path) -> None:
+    head, worker = (
+        ((node.container.entrypoint,) if node.container.entrypoint else ()) + tuple(node.container.command)
+        for node in planned(tmp_path, DENSE, "engine=vllm").replicas[0].nodes
+    )
+    first, second = values(head), values(worker)
+    assert first["command"] == second["command"] and first.keys() - second.keys() == {
+        "--host",
+        "--port",
+        "--config",
+    }
 
 
 def test_an_image_without_an_admin_key_gets_none(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
 
+from headfirst.decide.engines import access
 from headfirst.decide.engines.base import Diagnostics, Engine, Metrics, ReadinessProbe
 from headfirst.decide.scrub import MASK
 
@@ -36,7 +37,7 @@ def values(argv: Sequence[str]) -> dict[str, str]:
     """Flag → its values, joined by a space; what comes before the first flag is `command`."""
     flags: dict[str, str] = {}
     flag = "command"
-    for word in argv:
+    for word in access.unchecked(argv):
         if _FLAG.match(word):
             flag, _, value = word.partition("=")
             flags[flag] = value

@@ -6,7 +6,7 @@ paths, whatever starts their processes: Python imports it in each, and FastAPI i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 
@@ -28,6 +28,13 @@ os.execvp(command[0], command)
 """
 # Programs that are not Python answer in their place.
 _OTHER_SERVERS = ("SGLANG_RUST_SERVER", "VLLM_USE_RUST_FRONTEND")
+
+
+def unchecked(words: Sequence[str]) -> Sequence[str]:
+    """A container's command without the check, also one of another version."""
+    title = CHECK.partition(";")[0]
+    place = next((number for number, word in enumerate(words) if word.startswith(title)), -2)
+    return words[place + 2 :]
 
 
 def checked(launch: Launch, keys: str | None, variables: Mapping[str, str]) -> Launch:
