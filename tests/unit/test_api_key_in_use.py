@@ -12,6 +12,7 @@ from headfirst.common.errors import InputError
 from headfirst.control.cli.access import credentials as print_credentials
 from headfirst.control.cli.verb import Output
 from headfirst.control.credentials import secrets
+from headfirst.control.credentials.secrets import credentials_file
 from headfirst.control.deployment import api_keys
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
@@ -125,8 +126,29 @@ def test_check_mode_reports_another_key_and_keeps_none(
     assert after == before and secrets.existing(site.cluster) == before
     assert [given.engine_api_key for given in ran] == [OTHER]
     assert "restart" in text
-    [note] = api_keys.changes(site.cluster, api_keys.read(site.cluster))
+    [note] = api_keys.notes(site.cluster)
     assert "restart" in note and OTHER not in note and KEY not in note
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_controller_without_credentials_reports_another_key_than_the_clusters(
+    site: Site, tmp_path: Path, check: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [note] = api_keys.notes(site.cluster)  # before the cluster is there, too
+    assert "does not know" in note and "deploy up" in note and "--check" in note
+    up(site)
+    credentials_file(site.cluster).unlink()
+    key_file(tmp_path / "key", OTHER)
+    assert api_keys.notes(site.cluster) == [note]
+    if check:  # which holds no lock
+        monkeypatch.setattr(verb, "run_phases", lambda *_, **__: DONE)
+    _, [text] = up(site, check=check)
+    assert "clients with the present one get 401" in text
+    assert (
+        f"Without api_key_file the present key stays; `deploy credentials {site.cluster.inventories[0]}`"
+        in text
+    )
+    assert KEY not in text and OTHER not in text
 
 
 def test_a_file_that_is_gone_ends_the_run_before_a_change(site: Site, tmp_path: Path) -> None:

@@ -517,7 +517,7 @@ def test_check_mode_refuses_a_foreign_host_and_writes_nothing(hosts: HostRecords
     with pytest.raises(NotReadyError, match="belongs to cluster prod"):
         claims.peek(cluster_of(other))
     free = site.inventory("free.ini", "b", head=31)
-    assert claims.peek(cluster_of(free))
+    assert claims.peek(cluster_of(free)) is None
     assert hosts.record("b") is None
     assert secrets.existing(cluster_of(free)) is None
 

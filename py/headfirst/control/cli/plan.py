@@ -72,7 +72,7 @@ def plan(
         from headfirst.control.cli.bundle import print_sources, sources
 
         prepared.bundle.refuse(prepared.cluster, prepared.plan)
-    for note in (*prepared.plan.notes, *api_keys.changes(prepared.cluster, api_keys.read(prepared.cluster))):
+    for note in (*prepared.plan.notes, *api_keys.notes(prepared.cluster)):
         typer.echo(f"note: {note}", err=True)
     if svg:
         _draw(prepared.plan, file)

@@ -54,10 +54,13 @@ def applied(secrets: Secrets, keys: Keys, brought: Service | None, tags: Sequenc
 
 
 def changes(
-    cluster: Cluster, keys: Keys, brought: Service | None = None, tags: Sequence[str] = ()
+    cluster: Cluster,
+    keys: Keys,
+    before: Secrets | None,
+    brought: Service | None = None,
+    tags: Sequence[str] = (),
 ) -> list[str]:
-    """A sentence for each file that has another key than the one that this controller has stored."""
-    before = stored.existing(cluster) if keys else None
+    """A sentence for each file that has another key than `before`, the credentials that the cluster has."""
     if before is None:
         return []
     texts = []
@@ -67,11 +70,28 @@ def changes(
             continue
         text = f"{file_of(cluster, service)} ({SETTING}) has another API key of {service}"
         if _starts(service.name, brought, tags):
-            text += ": its ranks restart, and its routers, the chat page and the proxy get the key"
+            text += (
+                ": its ranks restart, its routers, the chat page and the proxy get the key, and clients with "
+                f"the present one get 401. Without {SETTING} the present key stays; "
+                f"`deploy credentials {cluster.inventories[0]}` prints it"
+            )
         else:
             text += f", and this run does not apply it: deploy up {cluster.inventories[0]}"
         texts.append(text)
     return texts
+
+
+def notes(cluster: Cluster) -> list[str]:
+    """As changes(), for a plan, which asks no host: by what this controller has stored."""
+    keys = read(cluster)
+    before = stored.existing(cluster) if keys else None
+    if before or not keys:
+        return changes(cluster, keys, before)
+    return [
+        f"{SETTING} sets the API key of {', '.join(str(cluster.service(name)) for name in keys)}, and this "
+        "controller does not know the keys of a cluster that runs: clients with another one would get 401. "
+        f"Compare first: deploy up {cluster.inventories[0]} --check"
+    ]
 
 
 def origin(cluster: Cluster, service: Service, key: str) -> str:

@@ -44,6 +44,8 @@ class Claim:
     held: Held
     id: str
     secrets: Secrets
+    before: Secrets | None
+    """What the cluster, or else this controller, had when the run began."""
 
     def change(self, credentials: Secrets) -> Claim:
         """Replace the credentials, on the head and then here."""
@@ -58,9 +60,10 @@ def claimed(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporter
     with run_lock(cluster, options, verb, reporter) as held:
         head = held.states.get(cluster.head.name)
         id = identity.bind(cluster, _remembered_id(cluster, held.states))
+        before = (_on_head(head, id) if head else None) or secrets.existing(cluster)
         agreed = _agree(cluster, head, id, reporter)
         _record(cluster, held, id, agreed)
-        yield Claim(cluster, held, id, agreed)
+        yield Claim(cluster, held, id, agreed, before)
 
 
 def foreign(cluster: Cluster, states: States) -> dict[str, Owner]:
@@ -105,17 +108,16 @@ def _release_hints(cluster: Cluster, owners: Mapping[str, Owner]) -> list[str]:
     return lines
 
 
-def peek(cluster: Cluster) -> Secrets:
-    """For check mode: refuse what a run would refuse, and return the credentials that it would use."""
+def peek(cluster: Cluster) -> Secrets | None:
+    """For check mode: refuse what a run would refuse, and return the credentials that it would use.
+
+    None where it would make them.
+    """
     access = host_access(cluster)
     states = look([access[host.name] for host in cluster.limited_hosts])
     refuse_foreign(cluster, states)
     head = states.get(cluster.head.name)
-    return (
-        (_on_head(head, identity.existing(cluster)) if head else None)
-        or secrets.existing(cluster)
-        or Secrets()
-    )
+    return (_on_head(head, identity.existing(cluster)) if head else None) or secrets.existing(cluster)
 
 
 def current_credentials(cluster: Cluster) -> Secrets | None:

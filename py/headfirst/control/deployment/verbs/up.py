@@ -74,8 +74,11 @@ def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> Outc
 
 def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: bool) -> Outcome:
     service, keys = prepared.cluster.whole_service(options.service), api_keys.read(prepared.cluster)
-    for text in api_keys.changes(prepared.cluster, keys, service, options.tags):
-        _warn("api-key", prepared.cluster.head, text, reporter)
+
+    def announce_keys(before: Secrets | None) -> None:
+        for text in api_keys.changes(prepared.cluster, keys, before, service, options.tags):
+            _warn("api-key", prepared.cluster.head, text, reporter)
+
     with_keys = partial(api_keys.applied, keys=keys, brought=service, tags=options.tags)
     bundle = proven(prepared.bundle, reporter, check=options.check) if prepared.bundle else None
     here = None
@@ -85,9 +88,12 @@ def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: 
         here = _prepare_here(prepared.cluster, options, reporter, builds=bundle is None)
     closed = Closed.of(bundle, prepared.cluster, prepared.plan) if bundle else None
     if options.check:
-        signed = _complete(prepared.cluster, with_keys(peek(prepared.cluster)), reporter, rotates=rotate)
+        present = peek(prepared.cluster)
+        announce_keys(present)
+        signed = _complete(prepared.cluster, with_keys(present or Secrets()), reporter, rotates=rotate)
         return _carry_out(prepared, signed.secrets, options, reporter, here, closed)
     with claimed(prepared.cluster, options, "credentials --rotate" if rotate else "up", reporter) as claim:
+        announce_keys(claim.before)
         if rotate and not claim.secrets.is_rotating:
             claim = claim.change(claim.secrets.rotated())
         signed = _complete(prepared.cluster, with_keys(claim.secrets), reporter, rotates=rotate)
