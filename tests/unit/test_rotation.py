@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from headfirst.collection import collection_root
-from headfirst.common.errors import HeadfirstError, NotReadyError
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.credentials import secrets
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
@@ -108,6 +108,18 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 def fail() -> None:
     raise HeadfirstError("a stage failed")
+
+
+def test_a_run_does_not_carry_out_an_inventory_that_was_changed_while_it_waited(site: Site) -> None:
+    site.up()
+    [path] = site.options.inventories
+    path.write_text(path.read_text().replace("192.0.2.2", "192.0.2.3"))  # as `replace` has, with the lock
+    for change in (site.up, site.rotate):
+        with pytest.raises(InputError, match="the inventory was changed") as caught:
+            change()
+        assert caught.value.where == str(path) and "again" in str(caught.value.hint)
+    assert len(site.runs) == 1
+    assert site.hosts.record("a", "/run/headfirst/lock.json") is None
 
 
 def test_a_rotation_restarts_the_service_with_new_secrets(site: Site) -> None:

@@ -57,6 +57,7 @@ def load(
     """
     paths = tuple(path.absolute() for path in inventories)
     refuse_missing(paths)
+    files = state_of(paths)
     reading = read(paths, extra_vars, limit)
     _refuse_repeats(reading)
     _refuse_groups(reading, paths)
@@ -85,6 +86,7 @@ def load(
         notes=notes,
         hidden=url_credentials([reading.hosts[name].urls for name in names]),
         given=given,
+        files=files,
         limit=None if reading.limited is None else frozenset(reading.limited),
     )
     _refuse_unequal_links(cluster.nodes, reading, paths)
@@ -94,6 +96,15 @@ def load(
     ports.refuse(cluster)
     _refuse_empty_limit(cluster, limit)
     return secret_environment.apart(cluster)
+
+
+def state_of(paths: Sequence[Path]) -> frozenset[tuple[str, int, int]]:
+    """Path, time of the last change (ns) and bytes of each file of an inventory."""
+    folders = {path if path.is_dir() else path.parent for path in paths}
+    beside = [folder / name for folder in folders for name in ("group_vars", "host_vars")]
+    files = {*paths, *(file for folder in (*paths, *beside) for file in folder.rglob("*"))}
+    stats = [(str(file), file.stat()) for file in files if file.is_file()]
+    return frozenset((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
 
 
 def _names(reading: Reading) -> list[str]:

@@ -230,6 +230,8 @@ class Cluster:
     # Names of all variables in the inventory, with their places.
     given: Mapping[str, str | None] = field(default_factory=dict, hash=False)
     limit: frozenset[str] | None = None  # names of the hosts that a run acts on; None: all
+    # Of the files that it was read from: path, time of the last change (ns) and bytes.
+    files: frozenset[tuple[str, int, int]] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def ranks(self) -> tuple[Host, ...]:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from headfirst.common.errors import NotReadyError
+from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.credentials import identity, secrets
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.inventory.inventory import state_of
 from headfirst.control.ownership import requests
 from headfirst.control.ownership.holder import who
 from headfirst.control.ownership.lease import Held, States, locked, look
@@ -23,7 +24,10 @@ from headfirst.decide.cluster.types import Cluster
 
 @contextlib.contextmanager
 def run_lock(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporter) -> Iterator[Held]:
-    """Lock every host that the run acts on. NotReadyError: a host is another cluster's, or locked."""
+    """Lock every host that the run acts on. NotReadyError: a host is another cluster's, or locked.
+
+    InputError: the inventory was written since the cluster was read, as by the run that had the lock.
+    """
     access = host_access(cluster)
     with locked(
         [access[host.name] for host in cluster.limited_hosts],
@@ -33,6 +37,12 @@ def run_lock(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporte
         wait_s=options.wait_s,
         on_wait=partial(_warn, reporter, "lock", cluster.head.name),
     ) as held:
+        if changed := sorted(name for name, *_ in cluster.files ^ state_of(cluster.inventories)):
+            raise InputError(
+                "the inventory was changed while this run waited or prepared, and nothing was done",
+                where=changed[0],
+                hint="Run the same command again: it follows the inventory as it is now.",
+            )
         yield held
 
 
