@@ -135,7 +135,7 @@ def test_a_controller_without_credentials_reports_another_key_than_the_clusters(
     site: Site, tmp_path: Path, check: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [note] = api_keys.notes(site.cluster)  # before the cluster is there, too
-    assert "does not know" in note and "deploy up" in note and "--check" in note
+    assert "has no credentials of the cluster" in note and "deploy up" in note and "--check" in note
     up(site)
     credentials_file(site.cluster).unlink()
     key_file(tmp_path / "key", OTHER)

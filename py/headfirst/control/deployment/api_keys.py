@@ -89,7 +89,7 @@ def notes(cluster: Cluster) -> list[str]:
         return changes(cluster, keys, before)
     return [
         f"{SETTING} sets the API key of {', '.join(str(cluster.service(name)) for name in keys)}, and this "
-        "controller does not know the keys of a cluster that runs: clients with another one would get 401. "
+        "controller has no credentials of the cluster: clients with another one would get 401. "
         f"Compare first: deploy up {cluster.inventories[0]} --check"
     ]
 
