@@ -19,7 +19,7 @@ from headfirst.control.deployment.certificate import keep_ca, with_certificate
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs import credentials
 from headfirst.control.deployment.verbs import up as verb
-from headfirst.control.inventory.inventory import load
+from headfirst.control.inventory.inventory import load, state_of
 from headfirst.control.run.events import Event, FindingsReported
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide.cluster.types import Cluster
@@ -50,7 +50,8 @@ def read(text: str) -> Cluster:
 
 def load_once(paths: Sequence[Path], extra_vars: Sequence[str] = ()) -> Cluster:
     """The same inventory for all tests, at another path each."""
-    return replace(read(paths[0].read_text()), name="prod", inventories=tuple(paths))
+    read_before = read(paths[0].read_text())
+    return replace(read_before, name="prod", inventories=tuple(paths), files=state_of(paths))
 
 
 @pytest.fixture
