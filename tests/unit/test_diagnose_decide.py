@@ -18,7 +18,7 @@ TRACEBACK = {
     20.0: "Traceback (most recent call last):",
     20.1: '  File "deepseek_v2.py", line 7, in forward',
     20.2: "    return self.moe(x)",
-    20.3: "KeyError: 'model.layers.3.bias'",
+    20.3: "KeyError: 'colour'",
     20.4: "RuntimeError: and what came of it",
 }
 
@@ -54,7 +54,7 @@ def test_an_unknown_failure_gives_the_first_lines_of_the_rank_that_died_first() 
     later = {45.0: "ValueError: I am only the last one to die"}
     found = first(node(0, ended(0, later, 46)), node(1, ended(1, {**TRACEBACK, 21.0: SIGQUIT}, 25)))
     assert (found.host, found.rule) == ("node2", "unknown-error")
-    assert found.lines[-2:] == ["KeyError: 'model.layers.3.bias'", "RuntimeError: and what came of it"]
+    assert found.lines[-2:] == ["KeyError: 'colour'", "RuntimeError: and what came of it"]
     assert found.lines[0].startswith("File")
     assert "--rank 1" in found.fix
 

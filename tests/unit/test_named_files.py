@@ -37,7 +37,7 @@ def test_a_file_that_no_folder_has(tmp_path: Path, line: str) -> None:
         f"{TEMPLATE}\nengine_volumes=/data/templates:/templates:ro",
         "engine_args='--chat-template llama-4'",
         "engine_args='--tokenizer-path /var/lib/headfirst/models/DeepSeek-R1-Distill-Llama-8B'",
-        'engine_args=\'--json-model-override-args {"a":"/b"}\'',
+        """engine_args=--json-model-override-args '{"a":"/b"}'""",
         "",
     ],
 )
