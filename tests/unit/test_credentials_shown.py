@@ -13,8 +13,10 @@ from headfirst.control.cli.verb import Output
 from headfirst.control.credentials import secrets
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.settings import ServiceSettings
 from host_records import HostRecords
 
+ENGINE = ServiceSettings().engine_port
 TEXT = """\
 [chat]
 n1 ansible_host=192.0.2.7
@@ -67,7 +69,7 @@ def test_of_one_service_only_its_key_is_shown(
     credentials(RunOptions([path], service="chat"), Output(as_json))
     text = capsys.readouterr().out
     assert [value for value in kept.values() if value in text] == [kept.service_api_keys["chat"]]
-    assert "http://192.0.2.7:30000/v1" in text
+    assert f"http://192.0.2.7:{ENGINE}/v1" in text
     if as_json:
         assert json.loads(text).keys() == {"service", "api_key", "api"}
     for service, error, words in (

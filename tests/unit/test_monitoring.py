@@ -16,12 +16,14 @@ from headfirst.control.deployment.running.role_vars.hosts import check_vars, har
 from headfirst.control.deployment.running.role_vars.monitoring import monitoring_vars
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster import ports
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan import monitoring
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 
+ENGINE = ServiceSettings().engine_port
 SECRETS = Secrets(grafana_admin_password="grafana-password")
 FILES = Artifacts({"chat": None, "small": None}, None, Path("node.whl"))
 HOSTS = "".join(f"node{number} ansible_host=192.0.2.{number}\n" for number in range(1, 5))
@@ -198,7 +200,7 @@ def test_an_image_that_is_built_here(tmp_path: Path) -> None:
         ("prometheus_retention=two weeks\n", "prometheus_retention"),
         ("prometheus_size=10\n", "prometheus_size"),
         ("grafana_port=9090\n", "grafana_port and prometheus_port have the same port 9090"),
-        ("node_exporter_port=30000\n", "have the same port 30000"),
+        (f"node_exporter_port={ENGINE}\n", f"have the same port {ENGINE}"),
     ],
 )
 def test_settings_that_cannot_be(tmp_path: Path, text: str, what: str) -> None:

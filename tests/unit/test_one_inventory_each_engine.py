@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from clusters import nodes
 from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 
+ENGINE = ServiceSettings().engine_port
 ONE = "[head]\nnode1 ansible_host=192.0.2.1\n"
 TWO = f"{ONE}[workers]\nnode2 ansible_host=192.0.2.2\n"
 TENSOR_PARALLEL = {"--tp", "-tp", "--tp-size", "--tensor-parallel-size"}
@@ -37,7 +39,7 @@ def test_a_32b_model_on_four_gpus(tmp_path: Path, engine: str) -> None:
     command = nodes(plan)[0].container.command
     assert value(command, TENSOR_PARALLEL) == "4"
     assert any("QwQ-32B" in word for word in command)
-    assert "30000" in command
+    assert f"{ENGINE}" in command
     assert plan.services[0].fit.fits
 
 

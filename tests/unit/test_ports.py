@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.deployment.prepare import prepare
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.plan.types import Plan
 
+ENGINE = ServiceSettings().engine_port
 MODEL = "Qwen/Qwen3-30B-A3B-Instruct-2507"
 ALL = f"[all:vars]\nmodel={MODEL}\ngpu=H100-80G\ngpus=8\nnic=eth0\nhca=none\n"
 ONE = "[head]\nn1 ansible_host=192.0.2.1\n"
@@ -38,14 +40,24 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
         (TWO, GROUPS + "dist_port=65531\nwebui_port=65525\n", "after dist_port and webui_port", ""),
         (TWO, VLLM + "dist_port=5019\nengine_args='--data-parallel-size 1'\n", "", ""),
         (TWO, LMDEPLOY + "dist_port=5019\n", "after dist_port and supervisor_port", ""),
-        (TWO, LMDEPLOY + "grafana_port=30001\n[monitoring]\nn1\n", "after engine_port and grafana_port", ""),
         (
             TWO,
-            LMDEPLOY + "node_exporter_port=30001\n[monitoring]\nn1\n",
+            LMDEPLOY + f"grafana_port={ENGINE + 1}\n[monitoring]\nn1\n",
+            "after engine_port and grafana_port",
+            "",
+        ),
+        (
+            TWO,
+            LMDEPLOY + f"node_exporter_port={ENGINE + 1}\n[monitoring]\nn1\n",
             "after engine_port and node_exp",
             "",
         ),
-        (ONE, GROUPS + "webui_port=30235\n", "after engine_port and webui_port .* 30235 on n1", ""),
+        (
+            ONE,
+            GROUPS + f"webui_port={ENGINE + 235}\n",
+            f"after engine_port and webui_port .* {ENGINE + 235} on n1",
+            "",
+        ),
         (ONE, GROUPS + "engine_port=65400\nwebui_port=65170\n", "after engine_port and webui_port", ""),
         (ONE, GROUPS + "supervisor_port=5003\n", "", ""),
         (ONE, "engine_args='--nccl-port 5020'\n", "--nccl-port in engine_args and supervisor_port", "5170."),
@@ -78,5 +90,5 @@ def test_replicas_of_attention_groups_share_a_host(tmp_path: Path) -> None:
     first, second = (replica.nodes[0].container.command for replica in replicas)
     assert "--dist-init-addr" not in first
     assert second[second.index("--dist-init-addr") + 1] == "127.0.0.1:5100"
-    assert replicas[0].nodes[0].more_ports == list(range(30233, 30240))
+    assert replicas[0].nodes[0].more_ports == list(range(ENGINE + 233, ENGINE + 240))
     assert (replicas[1].nodes[0].more_ports, replicas[1].rendezvous_ports) == ([], list(range(5100, 5107)))

@@ -26,6 +26,7 @@ from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.front.proxy import BUILT_IMAGE, OFFICIAL_IMAGE
 from headfirst.decide.plan.types import Plan
 
+ENGINE = ServiceSettings().engine_port
 ONE = "[head]\nn1 ansible_host=192.0.2.7 cpu_cores=0-3\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n"
 PAGE_PORT = ClusterSettings().webui_port
 ELSEWHERE = ONE.replace("[all:vars]", "[webui]\nn9 ansible_host=192.0.2.9\n[all:vars]")
@@ -104,11 +105,11 @@ def test_it_is_in_front_of_engine_and_page_and_closes_their_ports(tmp_path: Path
     assert plan.proxy.host == "n9"
     assert plan.proxy.page == f"192.0.2.9:{PAGE_PORT}"
     assert [(one.name, one.path, one.servers) for one in plan.proxy.services] == [
-        ("api", "/v1", ["192.0.2.7:30000"])
+        ("api", "/v1", [f"192.0.2.7:{ENGINE}"])
     ]
     secrets = with_certificate(cluster, Secrets()).secrets
     found = variables(cluster, plan, secrets)
-    assert found["n1"]["host_tuning_proxied_ports"] == ["30000"]
+    assert found["n1"]["host_tuning_proxied_ports"] == [f"{ENGINE}"]
     assert found["n9"]["host_tuning_proxied_ports"] == [str(PROXY_METRICS_PORT), str(PAGE_PORT)]
     assert found["n9"]["host_tuning_peers"] == ["192.0.2.7"]
     assert found["n9"]["proxy_service_api_keys"] == {"api": secrets.engine_api_key}
@@ -119,7 +120,7 @@ def test_several_services_have_paths_and_their_routers(tmp_path: Path) -> None:
     assert plan.proxy
     assert [(one.path, one.servers) for one in plan.proxy.services] == [
         ("/services/chat/v1", [url.removeprefix("http://") for url in plan.services[0].urls]),
-        ("/services/embedding/v1", ["192.0.2.10:30000"]),
+        ("/services/embedding/v1", [f"192.0.2.10:{ENGINE}"]),
     ]
     router = plan.services[0].routers[0]
     # The router's, too: who reaches it needs no key of the proxy.
@@ -150,7 +151,7 @@ def test_requests_of_a_reward_model_outside_v1_go_to_the_replicas(tmp_path: Path
         f"192.0.2.7:{ServiceSettings().router_port}"
     ]  # the router's, which has no such paths
     assert service.paths == plan.services[0].paths_outside_v1 == ["/classify", "/pooling"]
-    assert service.engines == ["192.0.2.7:30000", "192.0.2.8:30000"]
+    assert service.engines == [f"192.0.2.7:{ENGINE}", f"192.0.2.8:{ENGINE}"]
 
 
 def test_a_router_without_a_proxy_is_noted_where_a_task_has_paths_outside_v1(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from headfirst.control.deployment.hosts import probe
 from headfirst.control.deployment.lab_nodes import with_lab_facts
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.role_vars.hosts import check_vars, hardware_vars
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.engines import mooncake
 from headfirst.decide.hardware.facts import CgroupObstacle, NetworkFacts
@@ -24,6 +25,7 @@ from headfirst.decide.plan.host.rank_ports import SLICE
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import compose
 
+ENGINE = ServiceSettings().engine_port
 INVENTORY = """[head]
 node1 ansible_host=192.0.2.11
 [workers]
@@ -79,7 +81,7 @@ def planned(
 def test_the_ranks_are_in_a_slice_that_only_the_peers_reach(tmp_path: Path) -> None:
     cluster, plan = planned(tmp_path, "")
     variables = hardware_vars(cluster, plan)
-    for ports, other, served in zip(plan.rank_ports, ("12", "11"), (["30000"], []), strict=True):
+    for ports, other, served in zip(plan.rank_ports, ("12", "11"), ([f"{ENGINE}"], []), strict=True):
         tuned = variables[ports.host]
         assert (tuned["host_tuning_ranks_slice"], tuned["host_tuning_served_ports"]) == (SLICE, served)
         # NCCL may connect from any network; an address that several hosts have is no member's.
@@ -87,7 +89,7 @@ def test_the_ranks_are_in_a_slice_that_only_the_peers_reach(tmp_path: Path) -> N
     for node in plan.services[0].replicas[0].nodes:
         assert node.container.module_spec()["cgroup_parent"] == SLICE
         assert f"--cgroup-parent {SLICE}" in shlex.join(node.docker_run)
-    assert "all, but 30000 (API) are closed to other hosts" in plan.rank_ports[0].reason
+    assert f"all, but {ENGINE} (API) are closed to other hosts" in plan.rank_ports[0].reason
     assert plan.webui and plan.webui.container.cgroup_parent is None
     text = "".join(file.text for file in compose.files(plan, []).values())
     assert text.count(f"cgroup_parent: {SLICE}") == 2
@@ -229,7 +231,7 @@ def test_behind_a_proxy_no_port_is_for_everybody(tmp_path: Path) -> None:
 def test_a_spare_that_may_become_the_head_serves(tmp_path: Path) -> None:
     _, plan = planned(tmp_path, "", "spare_takeover=true", "[spares]\nnode3 ansible_host=192.0.2.13\n")
     (spare,) = [ports for ports in plan.rank_ports if ports.host == "node3"]
-    assert (spare.slice, spare.served) == (SLICE, [30000])
+    assert (spare.slice, spare.served) == (SLICE, [ENGINE])
 
 
 def test_lab_nodes_are_not_probed_for_it(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ import kubernetes_validate
 import pytest
 import yaml
 from headfirst.common.errors import InputError
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, filled
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import kubernetes
 from headfirst.decide.render.shell import PROBE_INTERVAL_S
 from rendering import HEADER, ODD, Programs, model_in, planned, with_words
 
+ENGINE = ServiceSettings().engine_port
 VERSION = "1.37.0"
 OPTIONS = kubernetes.Options("hostpath", "rdma/hca")
 CLAIM = kubernetes.Options("pvc", "rdma/hca")
@@ -245,7 +247,7 @@ def test_the_probes_are_those_of_the_plan() -> None:
     assert leader["startupProbe"]["failureThreshold"] * PROBE_INTERVAL_S >= ready.start_seconds
     assert ready.hang_seconds is not None
     assert leader["livenessProbe"]["failureThreshold"] * PROBE_INTERVAL_S >= ready.hang_seconds
-    assert f":30000{ready.path}" in leader["readinessProbe"]["exec"]["command"][-1]
+    assert f":{ENGINE}{ready.path}" in leader["readinessProbe"]["exec"]["command"][-1]
     assert not [name for name in worker if name.endswith("Probe")]
 
 

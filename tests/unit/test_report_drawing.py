@@ -26,6 +26,7 @@ from typer.testing import CliRunner
 
 PORT, METRICS_PORT = ServiceSettings().router_port, ServiceSettings().router_metrics_port
 
+ENGINE = ServiceSettings().engine_port
 ROOT = Path(__file__).resolve().parents[2]
 NS = {"s": "http://www.w3.org/2000/svg"}
 GPUS = "gpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\nmodel_source=modelscope\n"
@@ -149,11 +150,11 @@ def test_proxy_page_routers_and_monitoring(tmp_path: Path) -> None:
         (PEOPLE, PROXY, "443"),
         (PROXY, PAGE, str(ClusterSettings().webui_port)),
         (PROXY, router, str(PORT)),
-        (PROXY, "rank:embedding/0:0", "30001"),
+        (PROXY, "rank:embedding/0:0", f"{ENGINE + 1}"),
         (PAGE, router, str(PORT)),
-        (router, "rank:chat/0:0", "30000"),
-        (router, "rank:chat/1:0", "30001"),
-        (router, "rank:chat/2:0", "30000"),
+        (router, "rank:chat/0:0", f"{ENGINE}"),
+        (router, "rank:chat/1:0", f"{ENGINE + 1}"),
+        (router, "rank:chat/2:0", f"{ENGINE}"),
         ("monitoring:grafana", "monitoring:prometheus", "9090"),
         ("monitoring:prometheus", "monitoring:node-exporter", "9100"),
         ("monitoring:prometheus", "monitoring:dcgm-exporter", "9400"),

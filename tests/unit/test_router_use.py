@@ -20,6 +20,7 @@ from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 
+ENGINE = ServiceSettings().engine_port
 PORT = ServiceSettings().router_port
 
 TEXT = """\
@@ -73,8 +74,8 @@ def listed(url: str, status: str, load: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("second", "state", "is_ready"),
     [
-        ([listed("http://192.0.2.2:30000", "ready", 3)], ("ready", 3), True),
-        ([listed("http://192.0.2.2:30000", "draining", 1)], ("draining", 1), False),
+        ([listed(f"http://192.0.2.2:{ENGINE}", "ready", 3)], ("ready", 3), True),
+        ([listed(f"http://192.0.2.2:{ENGINE}", "draining", 1)], ("draining", 1), False),
         ([], ("missing", None), False),
     ],
 )
@@ -85,7 +86,7 @@ def test_a_router_is_ready_when_it_has_every_replica(
     state: tuple[str, int | None],
     is_ready: bool,
 ) -> None:
-    workers = [listed("http://192.0.2.1:30000", "ready", 0), *second]
+    workers = [listed(f"http://192.0.2.1:{ENGINE}", "ready", 0), *second]
     with answering({"workers": workers}) as url:
         monkeypatch.setattr(of_routers, "ssh", lambda access: contextlib.nullcontext())
         monkeypatch.setattr(of_routers, "docker_client", lambda *_: contextlib.nullcontext())
@@ -145,7 +146,7 @@ def test_paths_that_no_router_passes_on_are_asked_at_a_replica(
 
 
 def test_a_replica_that_is_named_is_asked_itself(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    alive = {"http://192.0.2.2:30000": "http://127.0.0.1:9"}
+    alive = {f"http://192.0.2.2:{ENGINE}": "http://127.0.0.1:9"}
     assert api(cluster, "chat/1", monkeypatch, alive) == "http://127.0.0.1:9"
 
 

@@ -22,6 +22,7 @@ from headfirst.decide.plan.types import Plan
 
 PORT, METRICS_PORT = ServiceSettings().router_port, ServiceSettings().router_metrics_port
 
+ENGINE = ServiceSettings().engine_port
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "router"
 MODEL = "Qwen/Qwen3-32B"
 ALL = f"\n[all:vars]\nmodel={MODEL}\ngpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\n"
@@ -63,10 +64,10 @@ def ends(made: Cluster) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (ONE + ALL, [["http://192.0.2.1:30000"]]),
+        (ONE + ALL, [[f"http://192.0.2.1:{ENGINE}"]]),
         (TWO + ALL + "replicas=2", [[f"http://192.0.2.1:{PORT}"]]),
         (ONE + ROUTERS + ALL, [[f"http://192.0.2.8:{PORT}", f"http://192.0.2.9:{PORT}"]]),
-        (SERVICES + ALL, [[f"http://192.0.2.1:{PORT}"], ["http://192.0.2.2:30000"]]),
+        (SERVICES + ALL, [[f"http://192.0.2.1:{PORT}"], [f"http://192.0.2.2:{ENGINE}"]]),
         (
             SERVICES + ROUTERS + ALL,
             [
@@ -92,7 +93,7 @@ def test_a_plan_without_routers_does_not_mention_them(tmp_path: Path) -> None:
     assert "router" not in planned(cluster(tmp_path, ONE + ALL)).model_dump_json()
 
 
-@pytest.mark.parametrize("port", ["router_port=30000", "router_metrics_port=5000"])
+@pytest.mark.parametrize("port", [f"router_port={ENGINE}", "router_metrics_port=5000"])
 def test_a_port_that_another_has_is_refused(tmp_path: Path, port: str) -> None:
     with pytest.raises(InputError, match="have the same port"):
         cluster(tmp_path, f"{TWO}{ALL}replicas=2\n{port}\n")

@@ -21,6 +21,7 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 
+ENGINE = ServiceSettings().engine_port
 PORT = ServiceSettings().router_port
 
 HOSTS = "node1 ansible_host=192.0.2.1\nnode2 ansible_host=192.0.2.2\n"
@@ -77,7 +78,7 @@ def test_replicas_divide_the_hosts_in_their_order(tmp_path: Path) -> None:
     }
     assert [replica.head.name for replica in made.services[0].replicas] == ["node1", "node3"]
     # Different heads: the ports may be the same.
-    assert {replica.engine_port for replica in made.services[0].replicas} == {30000}
+    assert {replica.engine_port for replica in made.services[0].replicas} == {ENGINE}
 
 
 @pytest.mark.parametrize(
@@ -126,11 +127,11 @@ def test_services_share_a_host_with_gpus_and_ports_of_their_own(tmp_path: Path) 
         for node in replica.nodes
     ]
     assert nodes == [
-        ("headfirst-engine-chat", "node1", "device=0,1,2,3", 30000, 5000),
-        ("headfirst-engine-chat-1", "node1", "device=4,5,6,7", 30001, 5100),
-        ("headfirst-engine-chat-2", "node2", "device=0,1,2,3", 30000, 5000),
-        ("headfirst-engine-small", "node2", "device=4", 30001, 5100),
-        ("headfirst-engine-small-1", "node2", "device=5", 30002, 5200),
+        ("headfirst-engine-chat", "node1", "device=0,1,2,3", ENGINE, 5000),
+        ("headfirst-engine-chat-1", "node1", "device=4,5,6,7", ENGINE + 1, 5100),
+        ("headfirst-engine-chat-2", "node2", "device=0,1,2,3", ENGINE, 5000),
+        ("headfirst-engine-small", "node2", "device=4", ENGINE + 1, 5100),
+        ("headfirst-engine-small-1", "node2", "device=5", ENGINE + 2, 5200),
     ]
     configs = [
         volume.partition(":")[0]
