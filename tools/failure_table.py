@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+import generated
 from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     check_differences,
     check_findings,
@@ -30,22 +31,12 @@ _CHECKED, _DIAGNOSED, _ELSEWHERE = 1, 2, 3
 
 def main() -> int:
     """Write the pages, or with --check return 1 when one is not up to date."""
-    return max([_page(path) for path in PAGES])
-
-
-def _page(path: Path) -> int:
-    page = path.read_text(encoding="utf-8")
-    for problem in (messages := problems(page)):
-        print(f"{path}: {problem}", file=sys.stderr)
+    pages = {path: path.read_text("utf-8") for path in PAGES}
+    messages = [f"{path}: {problem}" for path, page in pages.items() for problem in problems(page)]
     if messages:
+        print(*messages, sep="\n", file=sys.stderr)
         return 1
-    right = written(page)
-    if "--check" not in sys.argv:
-        path.write_text(right, encoding="utf-8")
-    elif right != page:
-        print(f"{path} is not up to date: run tools/failure_table.py", file=sys.stderr)
-        return 1
-    return 0
+    return generated.write({path: written(page) for path, page in pages.items()})
 
 
 def problems(page: str) -> list[str]:

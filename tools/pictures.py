@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import generated
 import yaml
 from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
 
@@ -40,19 +41,7 @@ def main() -> int:
         for source in sorted(SOURCES.glob("*.yml"))
         for language, folder in TARGETS.items()
     }
-    there = {path for folder in TARGETS.values() for path in folder.glob("*.svg")}
-    stale = [path for path, text in right.items() if path not in there or path.read_text("utf-8") != text]
-    stale += there - right.keys()
-    if "--check" in sys.argv:
-        for path in stale:
-            print(f"{path} is not up to date: run tools/pictures.py", file=sys.stderr)
-        return 1 if stale else 0
-    for path in stale:
-        if path in right:
-            path.write_text(right[path], "utf-8")
-        else:
-            path.unlink()
-    return 0
+    return generated.write(right, [path for folder in TARGETS.values() for path in folder.glob("*.svg")])
 
 
 def loaded(path: Path) -> dict[str, Any]:

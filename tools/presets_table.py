@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import generated
 from headfirst.decide import engines
 from headfirst.decide.engines import presets
 from headfirst.decide.engines.presets import LayoutRule, Rule
@@ -42,18 +43,13 @@ _TABLE = re.compile(
 
 def main() -> int:
     """Write the pages, or with --check return 1 when one is not up to date."""
-    return max([_page(path) for path in HEADS])
-
-
-def _page(path: Path) -> int:
-    page = path.read_text(encoding="utf-8")
-    right = _TABLE.sub(lambda match: match[1] + tables(path) + match[2], page)
-    if "--check" not in sys.argv:
-        path.write_text(right, encoding="utf-8")
-    elif right != page:
-        print(f"{path} is not up to date: run tools/presets_table.py", file=sys.stderr)
-        return 1
-    return 0
+    pages = {path: path.read_text("utf-8") for path in HEADS}
+    return generated.write(
+        {
+            path: _TABLE.sub(lambda match, path=path: match[1] + tables(path) + match[2], page)
+            for path, page in pages.items()
+        }
+    )
 
 
 def tables(path: Path) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import generated
 from reference import exit_codes, failures, metrics, outputs, roles, verbs
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -30,24 +31,8 @@ def files() -> dict[str, str]:
 
 def main() -> int:
     """Write what differs, or with --check print it and return 1."""
-    right = files()
-    there = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*") if path.is_file()} - BY_HAND
-    stale = [
-        name
-        for name, text in right.items()
-        if name not in there or (FOLDER / name).read_text("utf-8") != text
-    ]
-    extra = sorted(there - right.keys())
-    if "--check" in sys.argv:
-        for name in [*stale, *extra]:
-            print(f"{FOLDER / name} is not up to date: run tools/reference_docs.py", file=sys.stderr)
-        return 1 if stale or extra else 0
-    for name in stale:
-        (FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
-        (FOLDER / name).write_text(right[name], "utf-8")
-    for name in extra:
-        (FOLDER / name).unlink()
-    return 0
+    there = [path for path in FOLDER.rglob("*") if path.is_file() and path.name not in BY_HAND]
+    return generated.write({FOLDER / name: text for name, text in files().items()}, there)
 
 
 if __name__ == "__main__":

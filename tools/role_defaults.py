@@ -94,13 +94,12 @@ def differences(role: Path) -> list[Difference]:
     return found
 
 
-def setting_differences(
-    defaults: Mapping[str, tuple[Path, Any]], settings: Mapping[str, Any]
-) -> list[Difference]:
-    """Defaults of roles and modules, with their files, that are not those of the settings they follow."""
-    expected = {name: form.format_map(settings) for name, form in FOLLOWING.items()}
-    same = settings.keys() & defaults.keys() - ALONE.keys()
-    expected |= {name: "" if settings[name] is None else str(settings[name]) for name in same}
+def following_differences(defaults: Mapping[str, tuple[Path, Any]]) -> list[Difference]:
+    """Defaults of roles and modules, with their files, that are not those of what they follow."""
+    expected = {name: form.format_map(SETTINGS) for name, form in FOLLOWING.items()}
+    same = SETTINGS.keys() & defaults.keys() - ALONE.keys()
+    expected |= {name: "" if SETTINGS[name] is None else str(SETTINGS[name]) for name in same}
+    expected |= {name: str(defaults[other][1]) for name, other in EQUAL.items()}
     found = []
     for name, text in sorted(expected.items()):
         path, actual = defaults[name]
@@ -108,19 +107,7 @@ def setting_differences(
             module, _, option = name.partition(".")
             keys = ("options", option, "default") if option else (module,)
             place = in_yaml(path, keys, text if isinstance(actual, str) else yaml.safe_load(text))
-            sentence = f"{name} defaults to {actual!r}, the inventory's settings require {text!r}"
-            found.append(Difference(sentence, place))
-    return found
-
-
-def pair_differences(defaults: Mapping[str, tuple[Path, Any]]) -> list[Difference]:
-    """Variables of two roles that must have one default."""
-    found = []
-    for name, other in EQUAL.items():
-        (path, actual), (_, default) = defaults[name], defaults[other]
-        if actual != default:
-            sentence = f"{name} defaults to {actual!r}, {other} to {default!r}"
-            found.append(Difference(sentence, in_yaml(path, (name,), default)))
+            found.append(Difference(f"{name} defaults to {actual!r}, what it follows to {text!r}", place))
     return found
 
 
@@ -153,7 +140,7 @@ def _defaults() -> Iterator[tuple[str, tuple[Path, Any]]]:
 def all_differences() -> list[Difference]:
     """What differs in this checkout."""
     defaults = dict(_defaults())
-    found = setting_differences(defaults, SETTINGS) + pair_differences(defaults)
+    found = following_differences(defaults)
     found += [item for role in sorted(ROLES.iterdir()) if role.is_dir() for item in differences(role)]
     pages = sorted(ROOT.glob("docs/**/*.md"))
     return found + [item for page in pages for item in page_differences(page, SETTINGS)]

@@ -6,13 +6,13 @@ With --check nothing is written; exit code 1 tells that a README is not up to da
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
+import generated
 import yaml
 
 ROLES = Path(__file__).resolve().parent.parent / "roles"
@@ -86,26 +86,10 @@ def _cell(text: str) -> str:
 
 def main() -> int:
     """Write, or compare with --check; return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    specs = {spec.parent.parent: spec.read_text("utf-8") for spec in ROLES.glob("*/meta/argument_specs.yml")}
+    return generated.write(
+        {role / "README.md": readme(role.name, yaml.safe_load(text)) for role, text in sorted(specs.items())}
     )
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing, fail when a README is not up to date"
-    )
-    check = parser.parse_args().check
-    stale = []
-    for spec in sorted(ROLES.glob("*/meta/argument_specs.yml")):
-        role = spec.parent.parent
-        text, target = readme(role.name, yaml.safe_load(spec.read_text())), role / "README.md"
-        if not target.exists() or target.read_text() != text:
-            stale.append(role.name)
-            if not check:
-                target.write_text(text)
-    if check and stale:
-        print(f"Not up to date: {', '.join(stale)}. Run: python tools/role_readme.py")
-        return 1
-    print(f"{len(stale)} README(s) written." if stale else "Every role's README is up to date.")
-    return 0
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def test_two_roles_with_one_purpose_have_one_default(checkout: Path, monkeypatch
     path = checkout / "roles/docker_engine/defaults/main.yml"
     path.write_text(path.read_text("utf-8").replace("50m", "100m"), "utf-8")
     found = [str(difference) for difference in role_defaults.all_differences()]
-    assert "podman_engine_log_max_size defaults to '50m', docker_engine_log_max_size to '100m'" in found[0]
+    assert "podman_engine_log_max_size defaults to '50m', what it follows to '100m'" in found[0]
     monkeypatch.setattr(sys, "argv", ["role_defaults.py", "--fix"])
     assert role_defaults.main() == 0
     assert "max_size: 100m" in (checkout / "roles/podman_engine/defaults/main.yml").read_text("utf-8")
