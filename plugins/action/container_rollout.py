@@ -33,6 +33,7 @@ class ActionModule(GatedAction):
         GENERATIONS: {
             **_CHANGED,
             **{name: {**rule, "required": False} for name, rule in service_change.SEEN.items()},
+            "beside": {"type": "list", "elements": "str", "required": False},
         },
         WATCH: {
             **dict.fromkeys(("running", "ready"), "bool"),
@@ -47,6 +48,7 @@ class ActionModule(GatedAction):
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return {"changed", "generation"}, or the failure that names what serves now."""
         self._args, self._name, self._changed = arguments, arguments["name"], False
+        self._displaced: list[str] = []
         seen = self._do(GENERATIONS)
         change = self._change(seen)
         planned = change["generation"]
@@ -88,6 +90,9 @@ class ActionModule(GatedAction):
     def _switch(self, generation: str) -> None:
         """Every step may be the last one: the next run finds each generation by its label."""
         self._stop()
+        for other in self._do(GENERATIONS, generation=generation)["beside"]:
+            self._do(CONTAINER, name=other, state="stopped", stop_timeout=self._args["stop_timeout"])
+            self._displaced.append(other)
         self._do(GENERATIONS, state="current", generation=generation)
         self._do(CONTAINER, state="started")
 
@@ -118,6 +123,10 @@ class ActionModule(GatedAction):
         """Start the generation that served before, with the data it had, and fail."""
         self._stop()  # so that the next run starts it again
         fallback = change["fallback"]
+        for other in self._displaced:
+            self._do(CONTAINER, name=other, state="started")
+            self._do(CONTAINER, name=other, state="kept")
+            why = f"{why}\n{other}, which had its address, was started again."
         if not fallback:
             raise AnsibleActionFail(f"{why}\nThe whole log, on this host: docker logs {self._name}")
         try:

@@ -19,7 +19,7 @@ options:
     required: true
   state:
     description:
-      - V(read) changes nothing.
+      - V(read) changes nothing. With O(generation) it returns RV(beside).
       - V(recorded) writes the record of O(generation), and its files where they are missing.
       - V(planned) adds to the record of O(generation) that a rollback returns to O(version).
       - V(current) gives O(name) to the container of O(generation), which must not run, and writes its files.
@@ -28,9 +28,11 @@ options:
       - V(pruned) removes all generations that are not in O(keep), with their records. The current one stays.
       - V(kept) and V(pruned) also remove the image of a removed generation, unless a container or a second
         name uses it.
+      - V(adopted) gives O(name) what served of O(former), where O(former) is at O(url) and O(name)
+        served nothing before.
       - V(absent) removes the containers, records and files of all generations.
     type: str
-    choices: [read, recorded, planned, current, kept, pruned, absent]
+    choices: [read, recorded, planned, current, kept, pruned, adopted, absent]
     default: read
   generation: {description: A generation., type: str}
   record:
@@ -43,6 +45,8 @@ options:
       readiness: {description: The requests that check whether it serves., type: dict, default: {}}
       files: {description: "Content of files on the node, by path; mode 0600.", type: dict, default: {}}
       supervision: {description: What the supervisor needs to keep the ranks alive., type: dict, default: {}}
+  former: {description: Another name of the service., type: str}
+  url: {description: Address of the service., type: str}
   version:
     description:
       - Name of the service's version that the generation belongs to, with one generation of each replica.
@@ -81,12 +85,18 @@ names:
   type: list
   elements: str
   returned: with V(read)
+beside:
+  description: Names of other containers that run with a GPU or the address of O(generation).
+  type: list
+  elements: str
+  returned: with V(read) and O(generation)
 probes:
   description: Generation to url, model, api_key and readiness of its record.
   type: dict
   returned: with V(read)
 """
 
+import functools
 import json
 import os
 import tempfile
@@ -107,6 +117,7 @@ if t.TYPE_CHECKING:
     from docker.models.containers import Container
 
 RECORDS = "/etc/headfirst"
+_GPU = "nvidia.com/gpu="
 PROBE = ("url", "model", "api_key", "readiness")
 Result = t.Dict[str, t.Any]
 
@@ -124,11 +135,13 @@ class Generations:
         records: str,
     ) -> None:
         self._client, self._runtime = client, runtime
-        self._name, self._check, self._folder = name, check, Path(records) / name
+        self._name, self._check, self._records = name, check, Path(records)
+        self._folder = self._records / name
         containers = client.containers.list(all=True, filters={"name": name}) if client is not None else []
         every = {"label": container_spec.GENERATION_LABEL}
         labelled = client.containers.list(all=True, filters=every) if client is not None else []
         self._names = sorted({_base_name(container) for container in labelled})
+        self._others = [other for other in labelled if other.name == _base_name(other) != name]
         self._containers: t.Dict[str, Container] = {
             container.name: container
             for container in containers
@@ -161,6 +174,37 @@ class Generations:
             "names": self._names,
             "probes": probes,
         }
+
+    def beside(self, generation: str) -> t.List[str]:
+        """Return what else runs in the place of a generation."""
+        wanted = [one for one in self._containers.values() if _generation(one) == generation]
+        place = self._place(wanted[0], self._name) if wanted else set()
+        return [
+            str(other.name)
+            for other in self._others
+            if other.attrs["State"]["Running"] and _share(place, self._place(other, str(other.name)))
+        ]
+
+    def adopt(self, former: "Generations", url: str) -> Result:
+        """Take over what served under a former name; the current one, by which it is known, comes last."""
+        own = {_generation(container) for container in self._containers.values()}
+        before = [self._record(generation) for generation in own - {self._current()["generation"]}]
+        # An interrupted run has adopted some.
+        served = [one for one in before if one.get("worked_at") and one.get("former") != former._name]
+        if served or former._record(former._current()["generation"]).get("url") != url:
+            return {"changed": False}
+        for name in sorted(former._containers, reverse=True):
+            container = former._containers[name]
+            generation = _generation(container)
+            record = former._record(generation)
+            if not record.get("worked_at") or generation in own:
+                continue
+            if not self._check:
+                is_current = name == former._name and self._name not in self._containers
+                self._write(self._path(generation), json.dumps({**record, "former": former._name}))
+                container.rename(self._name if is_current else "{}.{}".format(self._name, generation))
+                former._path(generation).unlink()
+        return {"changed": True}
 
     def record(self, generation: str, record: Result, version: str = "") -> Result:
         """Write the record of a generation; files that another generation uses stay as they are."""
@@ -256,6 +300,13 @@ class Generations:
             self._folder.rmdir()
         return {"changed": bool(self._containers or present)}
 
+    def _place(self, container: Container, name: str) -> t.Set[str]:
+        """The GPUs of a container and its address."""
+        spec = json.loads(container.labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
+        devices = [*spec.get("devices", []), *container_spec.cdi_devices(spec.get("gpus") or "")]
+        url = self._read_record(self._records / name / (_generation(container) + ".json")).get("url")
+        return {device for device in devices if device.startswith(_GPU)} | ({url} if url else set())
+
     def _is_planned(self, generation: str, version: str) -> bool:
         """Whether the version is the one that was planned last, and its generation has the name."""
         versions = self._record(generation).get("versions", {})
@@ -304,8 +355,12 @@ class Generations:
         return self._folder / (generation + ".json")
 
     def _record(self, generation: str) -> Result:
+        return self._read_record(self._path(generation))
+
+    @staticmethod
+    def _read_record(path: Path) -> Result:
         try:
-            record: Result = json.loads(self._path(generation).read_text(encoding="utf-8"))
+            record: Result = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):  # ValueError: the node lost power while it was written
             return {}
         return record
@@ -325,6 +380,12 @@ class Generations:
     def _unlink(self, path: Path) -> None:
         if not self._check:
             path.unlink()
+
+
+def _share(one: t.Set[str], other: t.Set[str]) -> bool:
+    """Whether two places have something in common."""
+    gpus = [{part for part in place if part.startswith(_GPU)} for place in (one, other)]
+    return bool(one & other) or (all(gpus) and _GPU + "all" in one | other)
 
 
 def _generation(container: Container) -> str:
@@ -358,7 +419,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "state": {
                 "type": "str",
-                "choices": ["read", "recorded", "planned", "current", "kept", "pruned", "absent"],
+                "choices": ["read", "recorded", "planned", "current", "kept", "pruned", "adopted", "absent"],
                 "default": "read",
             },
             "generation": {"type": "str"},
@@ -373,6 +434,8 @@ def main() -> None:
                     "supervision": {"type": "dict", "default": {}, "no_log": True},
                 },
             },
+            "former": {"type": "str"},
+            "url": {"type": "str"},
             "version": {"type": "str", "default": ""},
             "keep": {"type": "list", "elements": "str", "default": []},
             "restarted": {"type": "bool", "default": False},
@@ -385,6 +448,7 @@ def main() -> None:
             ("state", "current", ("generation",)),
             ("state", "kept", ("generation", "keep")),
             ("state", "pruned", ("keep",)),
+            ("state", "adopted", ("former", "url")),
         ],
         supports_check_mode=True,
     )
@@ -392,13 +456,14 @@ def main() -> None:
     client = connect(module)
     try:
         runtime = container_runtime.of_engine(module, client)
-        generations = Generations(client, runtime, params["name"], check=module.check_mode, records=RECORDS)
-        module.exit_json(**_apply(generations, params))
+        of_name = functools.partial(Generations, client, runtime, check=module.check_mode, records=RECORDS)
+        module.exit_json(**_apply(of_name, params))
     except DockerException as error:
         module.fail_json(msg="Container {}: {}".format(params["name"], error))
 
 
-def _apply(generations: Generations, params: Result) -> Result:
+def _apply(of_name: t.Callable[[str], Generations], params: Result) -> Result:
+    generations = of_name(params["name"])
     if params["state"] == "recorded":
         return generations.record(params["generation"], params["record"], params["version"])
     if params["state"] == "planned":
@@ -415,9 +480,12 @@ def _apply(generations: Generations, params: Result) -> Result:
         )
     if params["state"] == "pruned":
         return generations.prune(params["keep"])
+    if params["state"] == "adopted":
+        return generations.adopt(of_name(params["former"]), params["url"])
     if params["state"] == "absent":
         return generations.remove(params["stop_timeout"])
-    return generations.read()
+    generation = params.get("generation")
+    return {**generations.read(), "beside": generations.beside(generation) if generation else []}
 
 
 if __name__ == "__main__":

@@ -97,7 +97,9 @@ def change(ranks: Ranks, replicas: int = 1, standbys: Sequence[str] = ()) -> dic
     others.sort(key=lambda generation: running != {generation})
     # A generation that worked and only has to be started again is no change that could be undone.
     same = planned in worked and all(current["generation"] in (planned, "") for current in currents)
-    fallback = "" if same else next(iter(others), "")
+    # What runs may have ranks on other hosts, too: then the return is to that, and no change of these ranks.
+    beyond = [generation for generation in running if generation not in worked and _served(ranks, generation)]
+    fallback = "" if same or beyond else next(iter(others), "")
     # Which version of several replicas can be returned to is known when all of them serve: see `kept`.
     keep = [planned, *(others if replicas > 1 else others[:1]), *standbys]
     return {
@@ -209,6 +211,10 @@ def _current(ranks: Ranks) -> str:
     """The generation that all ranks have as theirs; "" where they differ."""
     generations = {rank["seen"]["current"]["generation"] for rank in ranks}
     return str(generations.pop()) if len(generations) == 1 else ""
+
+
+def _served(ranks: Ranks, generation: str) -> bool:
+    return any(rank["seen"]["generations"].get(generation, {}).get("worked_at") for rank in ranks)
 
 
 def _runs(ranks: Ranks, generation: str) -> bool:

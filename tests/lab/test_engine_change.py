@@ -35,7 +35,7 @@ SITE = """\
 """
 
 PLAY = """\
-- hosts: all
+- hosts: "{{ ranks | default('all') }}"
   become: true
   gather_facts: false
   any_errors_fatal: true
@@ -44,24 +44,27 @@ PLAY = """\
         name: headfirst.serving.engine
         tasks_from: "{{ entry | default('main') }}"
       vars:
-        engine_ranks: 2
+        config: "/etc/headfirst/{{ name | default('headfirst-engine') }}.conf"
+        engine_name: "{{ name | default('headfirst-engine') }}"
+        engine_planned: "{{ planned | default([]) }}"
+        engine_ranks: "{{ ansible_play_hosts_all | length }}"
         engine_rank: "{{ rank }}"
         engine_url: http://HEAD:PORT
         engine_model_name: "{{ says }}"
         engine_api_key: "{{ key }}"
         engine_config: {api-key: "{{ key }}"}
+        engine_config_path: "{{ config }}"
         engine_ready_timeout: 60
         engine_stop_timeout: 5
         engine_container:
           image: "{{ image | default('headfirst/stand-in:1') }}"
           command: "{{ ['python3', '/srv/headfirst/stand_in_engine.py', '--rank', rank | string,
-                        '--ranks', '2', '--head', 'HEAD', '--port', 'PORT', '--says', says,
-                        '--config', '/etc/headfirst/engine.yaml'] + (more | default([])) }}"
+                        '--ranks', ansible_play_hosts_all | length | string, '--head', 'HEAD',
+                        '--port', 'PORT', '--says', says, '--config', config] + (more | default([])) }}"
           network_mode: host
           restart_policy: unless-stopped
           volumes: "{{ ['/usr:/usr:ro', '/srv/headfirst:/srv/headfirst:ro']
-                       + (['/etc/headfirst/engine.yaml:/etc/headfirst/engine.yaml:ro']
-                          if rank | int == 0 else [])
+                       + ([config ~ ':' ~ config ~ ':ro'] if rank | int == 0 else [])
                        + (mounts | default([])) }}"
 """.replace("HEAD", HEAD).replace("PORT", str(PORT))
 
@@ -110,8 +113,8 @@ class Service:
         with opener.open(request, timeout=10) as response:
             return str(json.load(response)["choices"][0]["message"]["content"])
 
-    def inspect(self, node: int, what: str) -> str:
-        return self.on(node, f"docker inspect --format '{what}' {NAME}")
+    def inspect(self, node: int, what: str, name: str = NAME) -> str:
+        return self.on(node, f"docker inspect --format '{what}' {name}")
 
     def ids(self) -> list[str]:
         return [self.inspect(node, "{{.Id}}") for node in (1, 2)]
@@ -199,6 +202,38 @@ def test_rollback_and_back(service: Service) -> None:
     assert service.answer("sk-one") == "one"
     service.works(entry="rollback")
     assert service.answer("sk-two") == "two"
+
+
+RENAMED: dict[str, Any] = {"name": f"{NAME}-chat", "planned": [f"{NAME}-chat"]}
+
+
+def test_a_service_with_another_name_keeps_what_served(service: Service) -> None:
+    before = service.ids()
+    told = service.fails(says="two", key="sk-two", more=["--gpu", "full"], **RENAMED)
+    assert "out of memory" in told
+    assert f"{NAME} was started again on node1 and serves" in told
+    assert service.answer("sk-one") == "one"
+    assert service.ids() == before
+    told = service.works(says="two", key="sk-two", **RENAMED)
+    assert "nothing answers in its place until" in told
+    assert service.answer("sk-two") == "two"
+    for node in (1, 2):
+        assert "no such" in service.inspect(node, "{{.Id}}").lower()
+    service.works(entry="rollback", **RENAMED)
+    assert service.answer("sk-one") == "one"
+    assert [service.inspect(node, "{{.Id}}", RENAMED["name"]) for node in (1, 2)] == before
+    service.works(name=NAME, planned=[NAME])
+    for node in (1, 2):
+        assert service.on(node, "docker ps --all --format '{{.Names}}' | grep -c chat") == "0"
+
+
+def test_a_smaller_shape_that_fails_leaves_the_ranks_on_all_nodes(service: Service) -> None:
+    before = service.ids()
+    told = service.fails(says="two", key="sk-two", more=["--no-such-flag"], ranks="node1")
+    assert "--no-such-flag" in told
+    assert f"{NAME} was started again on node1 and serves" in told
+    assert service.answer("sk-one") == "one"
+    assert service.ids() == before
 
 
 def test_a_limited_play_is_refused(service: Service) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,10 +25,10 @@ STANDBY = Path(__file__).parents[2] / "roles" / "engine" / "tasks" / "standby.ym
 class StandInContainer:
     """What the module uses of docker's Container."""
 
-    def __init__(self, docker: StandInDocker, name: str, generation: str) -> None:
+    def __init__(self, docker: StandInDocker, name: str, generation: str, **spec_of: Any) -> None:
         self.docker, self.name = docker, name
         own = {"headfirst.generation": generation, "headfirst.rank": "0", "headfirst.ranks": "1"}
-        spec = json.dumps({"restart_policy": "unless-stopped"})
+        spec = json.dumps({"restart_policy": "unless-stopped", **spec_of})
         self.labels = {**own, container_spec.SPEC_JSON_LABEL: spec} if generation else {}
         self.policy = "no"
         self.image = f"sha256:{generation}"
@@ -100,8 +101,8 @@ class StandInDocker:
         self.steps -= 1
 
 
-def generations(docker: StandInDocker, folder: Path) -> Generations:
-    return Generations(docker, Docker(docker), NAME, check=False, records=str(folder))
+def generations(docker: StandInDocker, folder: Path, name: str = NAME) -> Generations:
+    return Generations(docker, Docker(docker), name, check=False, records=str(folder))
 
 
 def record(folder: Path, text: str) -> dict[str, Any]:
@@ -203,6 +204,90 @@ def test_a_record_that_power_loss_cut_short_counts_as_never_served(tmp_path: Pat
     assert generations(docker, tmp_path).read()["generations"]["old"]["worked_at"] == 0
 
 
+NEW_NAME = f"{NAME}-chat"
+
+
+def renamed(folder: Path) -> StandInDocker:
+    """As `two`; the service has got another name, under which it serves in place of the old one."""
+    docker = two(folder)
+    docker.found.append(StandInContainer(docker, NEW_NAME, "named"))
+    generations(docker, folder, NEW_NAME).record("named", record(folder, "key: named"))
+    generations(docker, folder, NEW_NAME).keep("named", ["named"], restarted=True)
+    return docker
+
+
+@pytest.mark.parametrize("steps", range(3))
+def test_a_service_with_another_name_keeps_what_served(tmp_path: Path, steps: int) -> None:
+    docker = renamed(tmp_path)
+    docker.found.append(StandInContainer(docker, f"{NAME}.older", "older"))
+    (tmp_path / NAME / "older.json").write_text(json.dumps({"worked_at": 1, "url": "http://h"}))
+    before = generations(docker, tmp_path).read()["generations"]["old"]["worked_at"]
+    docker.steps = steps
+    while True:
+        named, former = generations(docker, tmp_path, NEW_NAME), generations(docker, tmp_path)
+        try:
+            assert not named.adopt(former, "http://elsewhere")["changed"]
+            named.adopt(former, "http://h")
+            break
+        except KeyboardInterrupt:
+            docker.steps = 1000
+    docker.steps = 1000
+    found = generations(docker, tmp_path, NEW_NAME).read()
+    assert found["current"]["generation"] == "named"
+    assert {name: entry["worked_at"] > 0 for name, entry in found["generations"].items()} == {
+        "named": True,
+        "old": True,
+        "older": True,
+    }
+    assert found["generations"]["old"]["worked_at"] == before
+    generations(docker, tmp_path).remove(0)  # what never served
+    generations(docker, tmp_path, NEW_NAME).make_current("old")
+    assert {one.name for one in docker.found} == {
+        *(NEW_NAME, f"{NEW_NAME}.named", f"{NEW_NAME}.older"),
+    }
+    assert (tmp_path / "engine.yaml").read_text() == "key: old"
+
+
+def test_a_container_that_runs_keeps_running_under_another_name(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    generations(docker, tmp_path, NEW_NAME).adopt(generations(docker, tmp_path), "http://h")
+    assert generations(docker, tmp_path, NEW_NAME).read()["current"]["generation"] == "old"
+    assert {one.name for one in docker.found} == {NEW_NAME, f"{NAME}.new"}
+
+
+def test_a_service_that_has_served_adopts_nothing(tmp_path: Path) -> None:
+    docker = renamed(tmp_path)
+    docker.found.append(StandInContainer(docker, f"{NEW_NAME}.earlier", "earlier"))
+    generations(docker, tmp_path, NEW_NAME).record("earlier", record(tmp_path, "key"))
+    (tmp_path / NEW_NAME / "earlier.json").write_text('{"worked_at": 1}')
+    named = generations(docker, tmp_path, NEW_NAME)
+    assert not named.adopt(generations(docker, tmp_path), "http://h")["changed"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "other", "url", "share"),
+    [
+        ({"gpus": "device=0,1"}, {"gpus": "device=1,2"}, "http://other", True),
+        ({"gpus": "device=0,1"}, {"gpus": "device=2,3"}, "http://other", False),
+        ({"gpus": "device=0"}, {"gpus": "all"}, "http://other", True),
+        ({"devices": ["nvidia.com/gpu=0"]}, {"devices": ["nvidia.com/gpu=all"]}, "http://other", True),
+        ({"devices": ["/dev/infiniband"]}, {"devices": ["/dev/infiniband"]}, "http://other", False),
+        ({}, {"gpus": "all"}, "http://other", False),
+        ({}, {}, "http://h", True),
+    ],
+)
+def test_what_has_a_gpu_or_the_address_of_a_generation_is_in_its_place(
+    tmp_path: Path, wanted: dict[str, Any], other: dict[str, Any], url: str, share: bool
+) -> None:
+    docker = two(tmp_path)
+    docker.found[1] = StandInContainer(docker, f"{NAME}.new", "new", **wanted)
+    docker.found.append(StandInContainer(docker, NEW_NAME, "named", **other))
+    docker.found.append(StandInContainer(docker, f"{NEW_NAME}.aside", "aside", gpus="all"))
+    named = {**record(tmp_path, "key"), "url": url}
+    generations(docker, tmp_path, NEW_NAME).record("named", named)
+    assert generations(docker, tmp_path).beside("new") == ([NEW_NAME] if share else [])
+
+
 def test_nothing_is_left_at_the_end(tmp_path: Path) -> None:
     docker = two(tmp_path)
     assert generations(docker, tmp_path).remove(1)["changed"]
@@ -295,7 +380,7 @@ def prepare_spare(docker: StandInDocker, folder: Path, *waiting: str) -> None:
             asked = {"state": "read", "version": "", **role.template(task[module])}
             if module.endswith(".container_generations"):
                 known[task.get("register", "")] = container_generations._apply(
-                    generations(docker, folder), asked
+                    partial(generations, docker, folder), asked
                 )
             elif asked["state"] == "absent":
                 docker.found = [one for one in docker.found if one.name != asked["name"]]

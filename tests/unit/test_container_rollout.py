@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,10 +59,10 @@ class Node:
         if module == GENERATIONS:
             given = {"version": "", "restarted": False, "start_seconds": None, **arguments, "state": state}
             given["record"] = {"files": {}, **arguments.get("record", {})}
-            generations = container_generations.Generations(
+            generations = partial(
+                container_generations.Generations,
                 self.host,
-                container_generations.container_runtime.Docker(self.host),
-                NAME,  # type: ignore[arg-type]
+                container_generations.container_runtime.Docker(self.host),  # type: ignore[arg-type]
                 check=check,
                 records=str(self.host.root / "records"),
             )
@@ -85,6 +86,10 @@ class Node:
         if state == "created":
             labels = {**arguments["labels"], container_spec.SPEC_JSON_LABEL: SPEC, **arguments["spec"]}
             self.host.found.append(Container(self.host, arguments["name"], labels))
+        if state == "kept":
+            assert container
+            container.policy = "unless-stopped"
+            return {"changed": True}
         changed = container is None or container.running != (state == "started")
         if container is not None:
             container.running = state == "started"
@@ -221,6 +226,25 @@ def test_a_proof_that_fails_on_what_runs_already_stops_it(node: Node) -> None:
     with pytest.raises(AnsibleActionFail, match="the key is refused\nThe whole log"):
         roll(node, "one")
     assert not [one for one in node.host.found if one.running]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_has_the_address_stops_and_returns_where_the_new_one_fails(node: Node, broken: bool) -> None:
+    labels = {"headfirst.generation": "other", "headfirst.rank": "0", "headfirst.ranks": "1"}
+    labels |= {container_spec.SPEC_JSON_LABEL: SPEC, "fingerprint": "other"}
+    other = Container(node.host, "headfirst-other", labels)
+    other.running = True
+    node.host.found.append(other)
+    (node.host.root / "records/headfirst-other").mkdir(parents=True)
+    (node.host.root / "records/headfirst-other/other.json").write_text('{"url": "http://h"}')
+    if broken:
+        node.broken.add("one")
+    with pytest.raises(AnsibleActionFail, match="was started again") if broken else nullcontext():
+        roll(node, "one")
+    current = node.host.current(NAME)
+    assert current
+    assert (current.running, other.running) == (not broken, broken)
+    assert not broken or other.policy == "unless-stopped"
 
 
 def test_data_are_backed_up_after_the_stop_and_restored_before_the_return(node: Node) -> None:

@@ -143,7 +143,7 @@ WRONG: list[tuple[Checkpoint, int, str, str]] = [
     (known(LLAMA_8B, dtype="gptq"), 1, "gpus=1 | gpu=T4", "gptq_marlin needs compute capability 8.0"),
     (known(LLAMA_8B), 1, "gpus=1 | gpu=L4 | engine_args=--quantization awq", "needs a checkpoint"),
     (known(LLAMA_8B), 1, "gpus=1 | gpu=L4 | engine_args=--context-length 1000000", "more than the model's"),
-    (known(LLAMA_8B), 1, "gpus=1 | gpu=L4 | engine_args=--mem-fraction-static 1.5", "not between 0 and 1"),
+    (known(LLAMA_8B), 1, "gpus=1 | gpu=L4 | engine_args=--mem-fraction-static 1.5", "from 0.001 to 0.999"),
     (known(LLAMA_8B), 1, "gpus=1 | gpu=L4 | served_model_name=a:b", "has a colon"),
     (known(LLAMA_8B), 2, "gpus=1 | gpu=L4 | engine_args=--dp-size 2", "within one node only"),
     (

@@ -82,6 +82,7 @@ def test_up_brings_the_stages_of_one_service_to_its_hosts(tmp_path: Path) -> Non
         "serve.yml": {"n4"},
         "webui.yml": {"n1"},
         "proxy.yml": {"n1"},
+        "close.yml": {"n1", "n4", "n5"},
         "monitoring.yml": {"n1", "n4", "n5"},
     }
 

@@ -63,7 +63,7 @@ def test_without_the_settings_nothing_is_there(tmp_path: Path) -> None:
     cluster, plan = made(tmp_path, ONE)
     assert plan.proxy is None
     assert "proxy" not in plan.model_dump_json()
-    assert variables(cluster, plan, Secrets())["n1"]["host_tuning_proxied_ports"] == []
+    assert variables(cluster, plan, Secrets())["n1"]["headfirst_proxied_ports"] == []
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_it_is_in_front_of_engine_and_page_and_closes_their_ports(tmp_path: Path
     ]
     secrets = with_certificate(cluster, Secrets()).secrets
     found = variables(cluster, plan, secrets)
-    assert found["n1"]["host_tuning_proxied_ports"] == [f"{ENGINE}"]
-    assert found["n9"]["host_tuning_proxied_ports"] == [str(PROXY_METRICS_PORT), str(PAGE_PORT)]
+    assert found["n1"]["headfirst_proxied_ports"] == [f"{ENGINE}"]
+    assert found["n9"]["headfirst_proxied_ports"] == [str(PROXY_METRICS_PORT), str(PAGE_PORT)]
     assert found["n9"]["host_tuning_peers"] == ["192.0.2.7"]
     assert found["n9"]["proxy_service_api_keys"] == {"api": secrets.engine_api_key}
 

@@ -67,26 +67,30 @@ def answering(body: Any) -> Iterator[str]:
         server.server_close()
 
 
-def listed(url: str, status: str, load: int) -> dict[str, Any]:
-    return {"id": ID, "url": url, "status": status, "load": load}
+def listed(url: str, status: str, load: int, role: str = "regular") -> dict[str, Any]:
+    return {"id": ID, "url": url, "status": status, "load": load, "worker_type": role}
 
 
 @pytest.mark.parametrize(
-    ("second", "state", "is_ready"),
+    ("role", "second", "state", "is_ready"),
     [
-        ([listed(f"http://192.0.2.2:{ENGINE}", "ready", 3)], ("ready", 3), True),
-        ([listed(f"http://192.0.2.2:{ENGINE}", "draining", 1)], ("draining", 1), False),
-        ([], ("missing", None), False),
+        ("regular", [listed(f"http://192.0.2.2:{ENGINE}", "ready", 3)], ("ready", 3), True),
+        ("regular", [listed(f"http://192.0.2.2:{ENGINE}", "draining", 1)], ("draining", 1), False),
+        ("regular", [], ("missing", None), False),
+        ("prefill", [listed(f"http://192.0.2.2:{ENGINE}", "ready", 3, "decode")], ("ready", 3), True),
+        # Each is ready, and no request can be answered.
+        ("prefill", [listed(f"http://192.0.2.2:{ENGINE}", "ready", 3, "prefill")], ("ready", 3), False),
     ],
 )
 def test_a_router_is_ready_when_it_has_every_replica(
     cluster: Cluster,
     monkeypatch: pytest.MonkeyPatch,
+    role: str,
     second: list[Any],
     state: tuple[str, int | None],
     is_ready: bool,
 ) -> None:
-    workers = [listed(f"http://192.0.2.1:{ENGINE}", "ready", 0), *second]
+    workers = [listed(f"http://192.0.2.1:{ENGINE}", "ready", 0, role), *second]
     with answering({"workers": workers}) as url:
         monkeypatch.setattr(of_routers, "ssh", lambda access: contextlib.nullcontext())
         monkeypatch.setattr(of_routers, "docker_client", lambda *_: contextlib.nullcontext())

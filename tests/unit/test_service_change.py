@@ -101,6 +101,14 @@ def test_a_change_returns_to_what_runs_also_where_another_version_was_started_af
     assert change(stopped)["fallback"] == OLD
 
 
+def test_a_shape_with_fewer_hosts_returns_to_no_other_version_than_what_runs() -> None:
+    here = [rank(0, OLD, **{OLD: 5.0})]
+    here[0]["seen"]["generations"][OLDER] = {"worked_at": 3.0, "rank": 0, "ranks": 1}
+    assert change(here)["fallback"] == ""
+    here[0]["seen"]["current"]["running"] = False
+    assert change(here)["fallback"] == OLDER
+
+
 def test_a_change_to_what_served_before_can_be_undone() -> None:
     assert change([rank(number, OLD, **{OLD: 5.0, NEW: 3.0}) for number in (0, 1)])["fallback"] == OLD
 

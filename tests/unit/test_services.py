@@ -278,7 +278,11 @@ def test_another_name_is_refused_with_those_that_there_are(tmp_path: Path, chose
 def test_each_service_has_a_key_of_its_own() -> None:
     secrets = Secrets().with_keys(["chat", "small", None])
     keys = [secrets.api_key(None), secrets.api_key("chat"), secrets.api_key("small")]
-    assert len(set(keys)) == 3
+    # The first service is the one that had no name.
+    assert keys[0] == keys[1] != keys[2]
+    rotated = secrets.rotated()
+    assert rotated.api_key(None) == rotated.api_key("chat") not in keys
+    assert rotated.api_key("small") not in (*keys, rotated.api_key("chat"))
     assert set(keys) <= set(secrets.values())
     assert secrets.with_keys(["chat"]) is secrets
     assert secrets.rotated().api_key("chat") != secrets.api_key("chat")

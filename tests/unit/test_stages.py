@@ -119,7 +119,7 @@ def test_no_stage_is_left_out_of_a_run_of_replicas(runs: dict[str, Any]) -> None
 
 def test_one_replica_gets_the_variables_of_all_stages(runs: dict[str, Any]) -> None:
     up, every, _ = runs["one"]
-    assert [phase.playbook for phase in up] == ["up.yml", "monitoring.yml"]
+    assert [phase.playbook for phase in up] == ["up.yml", "close.yml", "monitoring.yml"]
     given = {name for phase in up for own in phase.variables.values() for name in own}
     assert given == {name for own in every.values() for name in own}
 

@@ -182,7 +182,7 @@ def test_a_replica_leaves_its_routers_when_it_is_removed_and_not_when_the_servic
     monkeypatch.setattr(daemon.registration, "TURN_S", 0.01)
     monkeypatch.setattr(daemon.Registration, "leave", lambda self: left.append(self._record.name))
     for name in ("bad", "good"):
-        record(name)
+        record(name, url=f"http://{name}:9")
     host.turn()
     removed, kept = host._kept["bad"], host._kept["good"]
     containers: Any = host._containers
@@ -192,6 +192,25 @@ def test_a_replica_leaves_its_routers_when_it_is_removed_and_not_when_the_servic
     for thread in (*removed._threads, *kept._threads):
         thread.join(20)
     assert left == ["bad"]
+
+
+def test_a_replica_that_a_successor_replaces_at_its_address_leaves_no_router(
+    host: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[str] = []
+    monkeypatch.setattr(daemon.registration, "TURN_S", 0.01)
+    monkeypatch.setattr(daemon.Registration, "leave", lambda self: left.append(self._record.name))
+    record("bad")
+    host.turn()
+    replaced = host._kept["bad"]
+    containers: Any = host._containers
+    record("good")
+    containers.names = ["good"]
+    host.turn()
+    end(host)
+    for thread in replaced._threads:
+        thread.join(20)
+    assert left == []
 
 
 def test_a_host_that_has_left_stops_its_ranks_with_pauses(

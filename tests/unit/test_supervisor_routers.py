@@ -11,18 +11,19 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import cast
 
 import httpx
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.decide.plan.front.router import command, with_replicas
-from headfirst.node.supervisor.registration import Router, Status, Worker, drain, without
+from headfirst.node.supervisor.records import Record
+from headfirst.node.supervisor.registration import Router, Worker, drain, is_needed, missing
 
 WORKER = Path(__file__).parents[1] / "slow_worker.py"
 KEY, ADMIN_KEY = "sk-of-the-service", "key-of-the-supervisors"
@@ -37,20 +38,20 @@ def free_port() -> int:
 
 
 class Lan:
-    """One router and two replicas."""
+    """One router and two replicas, or more."""
 
-    def __init__(self) -> None:
+    def __init__(self, replicas: int = 2) -> None:
         self.port, self.metrics_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.ports = [free_port(), free_port()]
+        self.ports = [free_port() for _ in range(replicas)]
         self.urls = [f"http://127.0.0.1:{port}" for port in self.ports]
         self.workers = [self._worker(port) for port in self.ports]
         self.start()
         self.router = Router(self.url, ADMIN_KEY)
         self.clients = ThreadPoolExecutor(16)
 
-    def start(self, *, divided: bool = False, workers: dict[str, dict[str, str | int]] | None = None) -> None:
-        run = command("127.0.0.1", self.port, self.metrics_port, "round_robin", divided=divided)
+    def start(self, *, workers: dict[str, dict[str, str | int]] | None = None) -> None:
+        run = command("127.0.0.1", self.port, self.metrics_port, "round_robin")
         words = ["--api-key", KEY, "--control-plane-api-keys", f"headfirst:headfirst:admin:{ADMIN_KEY}"]
         self.process = subprocess.Popen(
             [sys.executable, *(with_replicas(run, workers) if workers else run)],
@@ -200,15 +201,12 @@ ROLES: list[dict[str, str | int]] = [
 
 def test_prefill_and_decode_replicas_may_be_on_the_command_line(lan: Lan) -> None:
     lan.kill_router()
-    lan.start(divided=True, workers=dict(zip(lan.urls, ROLES, strict=True)))
+    lan.start(workers=dict(zip(lan.urls, ROLES, strict=True)))
     until(lambda: Counter(one.status for one in lan.router.workers())["ready"] == len(lan.urls))
     assert lan.served_by(lan.chat().result()) == 1
 
 
 def test_prefill_and_decode_replicas_keep_their_roles(lan: Lan) -> None:
-    lan.kill_router()
-    lan.start(divided=True)
-
     def register() -> None:
         for url, fields in zip(lan.urls, ROLES, strict=True):
             lan.router.register(url, KEY, fields)
@@ -224,6 +222,79 @@ def test_prefill_and_decode_replicas_keep_their_roles(lan: Lan) -> None:
         assert lan.chat().result()[0] == 503
         register()  # smg takes a drained replica back with the fields that it gets now
         assert lan.served_by(lan.chat().result()) == 1
+
+
+def record(lan: Lan, replica: int, role: str) -> Record:
+    """What a run has written of the replica before it starts it in this role."""
+    worker: dict[str, str | int] = {} if role == "regular" else {"worker_type": role}
+    if role == "prefill":
+        worker["bootstrap_port"] = 7100
+    how = {"probe_path": "/v1/chat/completions", "probe_body": {"max_tokens": 1, "temperature": 0}}
+    how["probe_body"] |= {"messages": [{"role": "user", "content": "Hello!"}]}  # type: ignore[operator]
+    at = {"name": "engine", "generation": "", "ranks": ("127.0.0.1",), "url": lan.urls[replica]}
+    more = {"path_generates": False, "metrics": None, "routers": (), "hang_s": 60.0, "start_s": 60.0}
+    return Record(**at, model="slow", api_key=KEY, readiness=how, worker=worker, **more)  # type: ignore[arg-type]
+
+
+def change(lan: Lan, roles: Sequence[str]) -> list[bool]:
+    """What a run does at the routers, one replica after the other; whether each is needed meanwhile."""
+    needed, changed = [], dict[str, str]()
+    for replica, role in enumerate(roles):
+        new, routers = record(lan, replica, role), [lan.router]
+        needed.append(is_needed(new.url, routers, {}))
+        assert is_needed(new.url, routers, changed) == needed[-1]
+        assert drain(new.url, routers, 30, KEY) == (0, {})
+        assert missing(new, routers, 30) == {}
+        changed[new.url] = role
+    return needed
+
+
+SHAPES = [["regular"] * 4, ["prefill", "prefill", "decode", "decode"], ["regular"] * 4]
+
+
+def test_a_change_of_the_shape_loses_no_request() -> None:
+    lan, over, statuses = Lan(replicas=4), threading.Event(), Counter[object]()
+
+    def client(*, stream: bool) -> None:
+        while not over.is_set():
+            status, text = lan.chat(8 if stream else 1, 0.03, stream=stream).result()
+            statuses[status if "error" not in text else text] += 1
+
+    try:
+        lan.register()
+        threads = [threading.Thread(target=client, kwargs={"stream": number < 2}) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for roles in SHAPES[1:]:
+            assert change(lan, roles) == [False] * 4
+            assert Counter(one.role for one in lan.router.workers()) == Counter(roles)
+        over.set()
+        for thread in threads:
+            thread.join()
+    finally:
+        over.set()
+        lan.close()
+    assert set(statuses) == {200}, statuses
+
+
+def test_one_replica_of_each_part_cannot_be_changed_without_an_outage(lan: Lan) -> None:
+    lan.register()
+    before = {lan.urls[0]: "prefill"}
+    assert [is_needed(url, [lan.router], before) for url in lan.urls] == [False, True]
+    assert change(lan, ["prefill", "decode"]) == [False, True]
+    assert lan.served_by(lan.chat().result()) == 1
+    # The decode replica of a change that fails returns to what it was, and serves beside the prefill replica.
+    assert drain(lan.urls[1], [lan.router], 30, KEY) == (0, {})
+    assert missing(record(lan, 1, "regular"), [lan.router], 30) == {}
+    assert [lan.served_by(lan.chat().result()) for _ in range(4)] == [1] * 4
+
+
+def test_a_router_that_cannot_complete_a_request_does_not_use_the_replica(lan: Lan) -> None:
+    for replica in range(2):
+        assert missing(record(lan, replica, "regular"), [lan.router], 30) == {}
+    wrong = replace(record(lan, 0, "regular"), model="another")
+    assert "404" in missing(wrong, [lan.router], 0.1)[lan.url]
+    assert [*missing(wrong, [Router("http://127.0.0.1:9", ADMIN_KEY)], 0.1)] == ["http://127.0.0.1:9"]
 
 
 def test_a_replica_that_is_removed_ends_its_stream(lan: Lan) -> None:
@@ -285,6 +356,7 @@ GOOD = {"id": "01a20327-f11f-7008-bf4e-189e8d1103ee", "url": "http://a", "status
         [GOOD | {"id": "../metrics"}],
         [GOOD | {"url": "http://a\x1b[2J"}],
         [GOOD | {"status": "asleep"}],
+        [GOOD | {"worker_type": "king"}],
         [GOOD | {"load": -1}],
         [GOOD | {"load": True}],
     ],
@@ -304,16 +376,6 @@ def test_a_replica_is_the_one_at_exactly_its_address() -> None:
         assert (worker := router.worker(f"http://{host}:30000")) and worker.url == f"http://{host}:30000"
     assert router.worker("http://b:3000") is router.worker("http://d:30000") is None
     server.shutdown()
-
-
-def test_a_run_waits_until_a_router_sends_requests_to_the_replica(monkeypatch: pytest.MonkeyPatch) -> None:
-    states = iter(["pending", "ready"])
-    router = Router("http://127.0.0.1:9", ADMIN_KEY)
-    monkeypatch.setattr(
-        router, "worker", lambda url: Worker(str(GOOD["id"]), url, cast(Status, next(states)), requests=0)
-    )
-    assert without("http://a", [router], 60) == []
-    assert next(states, None) is None
 
 
 def draining(requests: int) -> bytes:
@@ -384,8 +446,8 @@ def test_a_router_whose_key_was_replaced_answers_to_the_new_one(lan: Lan) -> Non
 
 def test_a_replica_that_is_not_ready_keeps_its_requests_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     router = Router("http://127.0.0.1:9", ADMIN_KEY)
-    found = iter([Worker(str(GOOD["id"]), "http://a", "not_ready", requests=3)])
-    monkeypatch.setattr(router, "worker", lambda _: next(found))
+    found = iter([[Worker(str(GOOD["id"]), "http://a", "not_ready", requests=3)]])
+    monkeypatch.setattr(router, "workers", lambda: next(found))
     assert router.drain("http://a") == 3
 
 

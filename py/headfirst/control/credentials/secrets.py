@@ -143,6 +143,9 @@ class Secrets(BaseModel):
     def with_keys(self, services: Iterable[str | None]) -> Secrets:
         """The same secrets, with a key for every service."""
         new = {name: _api_key() for name in services if name and name not in self.service_api_keys}
+        if new and not self.service_api_keys:
+            # A service that gets a name, and others beside it, keeps its clients.
+            new[next(iter(new))] = self.engine_api_key
         return self.model_copy(update={"service_api_keys": self.service_api_keys | new}) if new else self
 
     def with_grafana_password(self) -> Secrets:
@@ -162,11 +165,10 @@ class Secrets(BaseModel):
             webui_admin_password_before=self.webui_admin_password,
             # Grafana's database keeps the first one.
             grafana_admin_password=self.grafana_admin_password,
-            service_api_keys={name: _api_key() for name in self.service_api_keys},
             # The keys of people are revoked one by one, and the authority is trusted by their machines.
             named_keys=self.named_keys,
             local_ca=self.local_ca,
-        )
+        ).with_keys(self.service_api_keys)
 
     def applied(self) -> Secrets:
         """The same secrets, when every service has them."""

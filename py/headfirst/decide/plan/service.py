@@ -161,6 +161,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                     contents.packages_note(service, engine, checkpoint) if external else "",
                     contents.unmounted_note(settings.engine_args, replicas[0].nodes[0].container.volumes),
                     *(text for its in pools for text in its.host_notes),
+                    _ONE_OF_A_PART if before and min(len(its.service.replicas) for its in pools) == 1 else "",
                     _BEHIND_PROXY if settings.api_key_file and cluster.has_proxy else "",
                     _BESIDE_ROUTERS.format(paths=" and ".join(outside_v1))
                     if outside_v1 and routers and not cluster.has_proxy
@@ -235,6 +236,10 @@ def _refuse_presets(service: Service, engine: Engine, version: str) -> None:
 _BESIDE_ROUTERS = (
     "Routers pass on /v1/… alone: {paths} are asked at each replica's own port, or with proxy=true at the "
     "proxy, which spreads them over the replicas."
+)
+_ONE_OF_A_PART = (
+    "A part has one replica: the service does not answer while that one restarts for a change, also to and "
+    "from `replicas`."
 )
 _BEHIND_PROXY = (
     "The proxy accepts the keys of `deploy keys` alone: that of api_key_file is between the hosts, and "

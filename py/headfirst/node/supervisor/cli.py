@@ -38,6 +38,8 @@ def main() -> int:
         return _drain(given.name, given.seconds)
     elif given.command == "wait":
         return _wait(given.name, given.seconds)
+    elif given.command == "needed":
+        return _needed(given.name, given.changed)
     elif given.command == "release":
         Holds().release(given.name, by_run=by_run)
     elif given.command == "resume":
@@ -66,11 +68,11 @@ def _drain(name: str, seconds: float) -> int:
     if not Holds().is_held(name):
         print(f"{name} is not held. First: headfirst-supervisor hold {name}", file=sys.stderr)
         return 3
-    record = _current(name)
+    record = _current(name, served=False)
     if record is None:
         return 0
     routers = [Router(router.url, router.key) for router in records.router_keys(record)]
-    left, unknown = drain(record.url, routers, seconds)
+    left, unknown = drain(record.url, routers, seconds, record.api_key)
     if left:
         print(f"{name}: {left} requests still run after {seconds:.0f} s", file=sys.stderr)
     for url, why in unknown.items():
@@ -79,23 +81,31 @@ def _drain(name: str, seconds: float) -> int:
 
 
 def _wait(name: str, seconds: float) -> int:
-    """Exit code 3 where a router does not send requests to the replica in time."""
-    from headfirst.node.supervisor.registration import routers_of, without
+    """Exit code 3 where a router does not use the replica in time."""
+    from headfirst.node.supervisor.registration import missing, routers_of
+
+    record = _current(name, served=False)
+    found = missing(record, routers_of(record), seconds) if record else {}
+    for url, why in found.items():
+        print(f"{name}: the router {url} does not use it after {seconds:.0f} s: {why}", file=sys.stderr)
+    return 3 if found else 0
+
+
+def _needed(name: str, changed: list[list[str]]) -> int:
+    """Exit code 3 where it runs, and nothing else answers the requests of its service."""
+    from headfirst.node.supervisor.registration import is_needed, routers_of
 
     record = _current(name)
-    missing = without(record.url, routers_of(record), seconds) if record else []
-    for url in missing:
-        print(f"{name}: the router {url} sends it no requests after {seconds:.0f} s", file=sys.stderr)
-    return 3 if missing else 0
+    return 3 if record and is_needed(record.url, routers_of(record), dict(changed)) else 0
 
 
-def _current(name: str) -> Record | None:
+def _current(name: str, *, served: bool = True) -> Record | None:
     """The record of the generation that has the name and runs, if there is one. Raises EngineDown."""
     from headfirst.node.supervisor import records
     from headfirst.node.supervisor.containers import Containers
 
     rank = Containers().rank(name)
-    return records.read(name, rank.generation) if rank and rank.running else None
+    return records.read(name, rank.generation, served=served) if rank and rank.running else None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -113,7 +123,17 @@ def _parser() -> argparse.ArgumentParser:
     drain = commands.add_parser("drain", help="wait until a held replica has no requests")
     drain.add_argument("name", help="of its containers")
     drain.add_argument("--seconds", type=float, default=120.0, help="at most; default: %(default)s")
-    ready = commands.add_parser("wait", help="wait until all routers send requests to the replica")
+    needed = commands.add_parser("needed", help="exit code 3: without the replica no request is answered")
+    needed.add_argument("name", help="of its containers")
+    needed.add_argument(
+        "--changed",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("URL", "ROLE"),
+        help="a replica that has this role by then",
+    )
+    ready = commands.add_parser("wait", help="register the replica, and wait until all routers use it")
     ready.add_argument("name", help="of its containers")
     ready.add_argument("--seconds", type=float, default=60.0, help="at most; default: %(default)s")
     release = commands.add_parser("release", help="end a hold")

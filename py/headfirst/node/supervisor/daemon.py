@@ -121,7 +121,9 @@ class Daemon:
         }
         for name, kept in list(self._kept.items()):
             if replicas.get(name) != kept.record:
-                kept.end(leaves=name not in replicas)
+                # A run changes what has the name and has not served yet. A successor may have its address.
+                has_successor = kept.record.url in [record.url for record in replicas.values()]
+                kept.end(leaves=not has_successor and name not in heads)
                 del self._kept[name]
         for name in replicas.keys() - self._kept.keys():
             self._kept[name] = _Kept(self._keeper(replicas[name]), self._holds, self._events)

@@ -79,13 +79,13 @@ class Standby:
     after_s: float
 
 
-def read(name: str, generation: str, folder: Path = CONFIG) -> Record | None:
-    """The record; None where there is none that is supervised: it has not served, or has no addresses."""
+def read(name: str, generation: str, folder: Path = CONFIG, *, served: bool = True) -> Record | None:
+    """The record; None where there is none that is supervised: it has not `served`, or has no addresses."""
 
-    def served(document: dict[str, Any]) -> Record | None:
-        return _record(name, generation, document) if document.get("worked_at") else None
+    def parsed(document: dict[str, Any]) -> Record | None:
+        return _record(name, generation, document) if document.get("worked_at") or not served else None
 
-    return _checked(_path(name, generation, folder), served)
+    return _checked(_path(name, generation, folder), parsed)
 
 
 def router_keys(record: Record, folder: Path = CONFIG) -> list[RouterAddress]:

@@ -2,6 +2,10 @@
 
 A replica that is drained stays in a router's list, without new requests, until it is removed or registered
 again, so that the requests that it still answers can be counted. Removing it does not end them.
+
+A router sends each request to one replica, or to one that prefills and one that decodes. It has replicas of
+both kinds while a run changes the one shape into the other, and chooses the shape by their numbers, ready or
+not: so the last one of a shape leaves it before it is drained.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
@@ -22,12 +26,20 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.node.supervisor.records import Record
 
 Status = Literal["pending", "ready", "not_ready", "failed", "draining"]
+Role = Literal["regular", "prefill", "decode", "encode"]
 _TIMEOUT_S = 3.0
 # How long smg keeps a drained replica in its list.
 _DRAIN_S = 86_400
 # The router carries out a request after it has answered it.
 _DONE_S = 2.0
 _LONGEST = 1 << 20
+# What encodes images gets no request over HTTP.
+_NO_SHAPE: Role = "encode"
+# A decode replica that dies would open the breaker of the prefill replica, too, which has answered.
+_NO_BREAKER = {"disable_circuit_breaker": True}
+# Requests of other kinds have answers of the router's own, or do not pass it.
+_ROUTED = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+_ANSWER_S = 60.0
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -39,6 +51,12 @@ class Worker:
     url: str
     status: Status
     requests: int
+    role: Role = "regular"
+
+
+def can_answer(roles: Collection[str]) -> bool:
+    """Whether replicas with these roles make a whole shape."""
+    return "regular" in roles or {"prefill", "decode"} <= {*roles}
 
 
 class Router:
@@ -71,29 +89,51 @@ class Router:
 
         `fields` are more of a worker in the router's API, such as its role in prefill and decode.
         """
-        body = {"url": url, "api_key": api_key, "health": {"drain_settle_secs": _DRAIN_S}, **fields}
+        role = fields.get("worker_type", "regular")
         worker = self.worker(url)
-        if worker is None:
-            self._ask("POST", "/workers", body, expected=(202, 409))  # 409: another supervisor was first
-        elif worker.status == "draining":
-            self._ask("PUT", f"/workers/{worker.id}", body, expected=(202,))
+        if worker is None or worker.status == "draining" or worker.role != role:
+            self._put(worker, url, api_key, fields)
 
-    def drain(self, url: str) -> int:
+    def completes(self, path: str, body: Mapping[str, Any], api_key: str) -> None:
+        """Have a request of a client answered."""
+        self._ask("POST", path, body, expected=(200,), key=api_key, timeout_s=_ANSWER_S)
+
+    def drain(self, url: str, api_key: str = "") -> int:
         """Send no new requests to the replica; the number of those that it still answers."""
-        worker = self.worker(url)
+        workers = self.workers()
+        worker = next((worker for worker in workers if worker.url == url), None)
+        others = _ready(workers, url)
+        is_last = worker is not None and worker.role not in (_NO_SHAPE, *others.values())
+        if worker and worker.status == "ready" and is_last and can_answer(others.values()):
+            self._put(worker, url, api_key, {"worker_type": _NO_SHAPE})
+            worker = self._after(url, lambda latest: latest.role == _NO_SHAPE)
         # smg removes one that is not ready, and counts its requests no more; new ones it does not get.
         if worker and (worker.status == "ready" or (worker.status != "draining" and not worker.requests)):
             self._delete(worker)
             worker = self._after(url, lambda latest: latest.status == "draining")
         return worker.requests if worker else 0
 
-    def remove(self, url: str) -> None:
+    def remove(self, url: str, api_key: str = "") -> None:
         """Take the replica out of the list; its requests go on."""
-        self.drain(url)
+        self.drain(url, api_key)
         worker = self.worker(url)
         if worker is not None:
             self._delete(worker)
             self._after(url, lambda _: False)
+
+    def _put(self, worker: Worker | None, url: str, api_key: str, fields: Mapping[str, str | int]) -> None:
+        """Add the replica, or replace what is listed of it."""
+        body = {
+            "url": url,
+            "api_key": api_key,
+            "health": {"drain_settle_secs": _DRAIN_S},
+            "resilience": _NO_BREAKER if fields else {},
+            **fields,
+        }
+        if worker is None:
+            self._ask("POST", "/workers", body, expected=(202, 409))  # 409: another supervisor was first
+        else:
+            self._ask("PUT", f"/workers/{worker.id}", body, expected=(202,))
 
     def _delete(self, worker: Worker) -> None:
         """smg drains a replica that is ready, and removes one that is not."""
@@ -109,9 +149,9 @@ class Router:
 
     def _worker(self, document: Any) -> Worker:
         fields = untrusted.json_object(document, what="a replica in the list", where=self.url)
-        status = fields.get("status")
-        if status not in get_args(Status):
-            raise UntrustedError("a replica in the list has an unknown status", where=self.url)
+        status, role = fields.get("status"), fields.get("worker_type", "regular")
+        if status not in get_args(Status) or role not in get_args(Role):
+            raise UntrustedError("a replica in the list has an unknown status or role", where=self.url)
         id = untrusted.line(fields.get("id"), what="the id of a replica", where=self.url)
         if not _ID.fullmatch(id):
             raise UntrustedError("the id of a replica is not a UUID", where=self.url)
@@ -119,21 +159,32 @@ class Router:
             id=id,
             url=untrusted.line(fields.get("url"), what="the address of a replica", where=self.url),
             status=cast(Status, status),
+            role=cast(Role, role),
             requests=untrusted.integer(
                 fields.get("load"), what="the requests of a replica", where=self.url, high=10**6
             ),
         )
 
-    def _ask(self, method: str, path: str, body: Any = None, *, expected: tuple[int, ...]) -> Any:
-        ends = time.monotonic() + self._timeout_s
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        expected: tuple[int, ...],
+        key: str = "",
+        timeout_s: float = 0.0,
+    ) -> Any:
+        timeout_s = timeout_s or self._timeout_s
+        ends = time.monotonic() + timeout_s
         told = bytearray()
         try:
             with self._session.request(
                 method,
                 self.url + path,
                 json=body,
-                headers={"Accept-Encoding": "identity"},
-                timeout=self._timeout_s,
+                headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {}),
+                timeout=timeout_s,
                 allow_redirects=False,
                 stream=True,
             ) as answer:
@@ -177,7 +228,7 @@ class Registration:
                 if serves:
                     router.register(self._record.url, self._record.api_key, self._record.worker)
                 else:
-                    router.remove(self._record.url)
+                    router.remove(self._record.url, self._record.api_key)
                 self.problems.pop(router.url, None)
             except _Failed as error:
                 self.problems[router.url] = error.what
@@ -186,7 +237,7 @@ class Registration:
         """Take the replica out of every list, once."""
         for router in self._routers:
             with contextlib.suppress(*_Failed):  # it finds by itself that nothing answers there
-                router.remove(self._record.url)
+                router.remove(self._record.url, self._record.api_key)
 
 
 def routers_of(record: Record) -> list[Router]:
@@ -194,7 +245,9 @@ def routers_of(record: Record) -> list[Router]:
     return [Router(router.url, router.key) for router in record.routers]
 
 
-def drain(url: str, routers: Sequence[Router], seconds: float) -> tuple[int, dict[str, str]]:
+def drain(
+    url: str, routers: Sequence[Router], seconds: float, api_key: str = ""
+) -> tuple[int, dict[str, str]]:
     """Let routers send no new requests to the replica; wait until none runs.
 
     The number that still runs, and why it is not known, by address of a router that does not answer: it may
@@ -207,7 +260,7 @@ def drain(url: str, routers: Sequence[Router], seconds: float) -> tuple[int, dic
         unknown: dict[str, str] = {}
         for router in routers:
             try:
-                left[router.url] = router.drain(url)
+                left[router.url] = router.drain(url, api_key)
             except _Failed as error:
                 unknown[router.url] = error.what
         unknown = {address: why for address, why in unknown.items() if address not in left}
@@ -216,19 +269,50 @@ def drain(url: str, routers: Sequence[Router], seconds: float) -> tuple[int, dic
         time.sleep(0.5)
 
 
-def without(url: str, routers: Sequence[Router], seconds: float) -> list[str]:
-    """The routers that send the replica no requests after so many seconds; [] as soon as all do."""
+def is_needed(url: str, routers: Sequence[Router], changed: dict[str, str]) -> bool:
+    """Whether no router answers requests while the replica does not serve.
+
+    `changed`: the role of each replica that the run has changed by then, by address.
+    """
+    for router in routers:
+        with contextlib.suppress(*_Failed):
+            if can_answer((_ready(router.workers(), url) | changed).values()):
+                return False
+    return True
+
+
+def missing(record: Record, routers: Sequence[Router], seconds: float) -> dict[str, str]:
+    """Register the replica; why a router does not use it after so many seconds, by its address.
+
+    A router whose replicas make a whole shape must answer a request as well.
+    """
     ends = time.monotonic() + seconds
     while True:
-        missing = [router.url for router in routers if not _has(router, url)]
-        if not missing or time.monotonic() > ends:
-            return missing
+        found = {router.url: why for router in routers if (why := _lacks(router, record))}
+        if not found or time.monotonic() > ends:
+            return found
         time.sleep(0.5)
 
 
-def _has(router: Router, url: str) -> bool:
+def _ready(workers: Sequence[Worker], besides: str = "") -> dict[str, str]:
+    """The roles of the replicas that are ready, by address; `besides` is left out."""
+    return {
+        worker.url: worker.role for worker in workers if worker.status == "ready" and worker.url != besides
+    }
+
+
+def _lacks(router: Router, record: Record) -> str:
+    how = record.readiness
     try:
-        worker = router.worker(url)
-    except _Failed:
-        return False
-    return worker is not None and worker.status == "ready"
+        router.register(record.url, record.api_key, record.worker)
+        workers = router.workers()
+        here = [worker for worker in workers if worker.url == record.url]
+        role = record.worker.get("worker_type", "regular")
+        if not here or (here[0].status, here[0].role) != ("ready", role):
+            return f"the replica is {here[0].status} there" if here else "the replica is not in its list"
+        if can_answer(_ready(workers).values()) and how["probe_path"] in _ROUTED:
+            body = {**how["probe_body"], "model": record.model}
+            router.completes(how["probe_path"], body, record.api_key)
+    except _Failed as error:
+        return error.what
+    return ""

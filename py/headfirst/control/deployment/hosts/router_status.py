@@ -18,7 +18,7 @@ from headfirst.control.live.ssh_access.tunnel import forward
 from headfirst.control.live.status import container_fields
 from headfirst.control.live.status_types import RoutedReplica, RouterStatus
 from headfirst.decide.cluster.types import Cluster, Service
-from headfirst.node.supervisor.registration import Router
+from headfirst.node.supervisor.registration import Router, Worker, can_answer
 
 
 class _Target(NamedTuple):
@@ -52,17 +52,19 @@ def _ask(target: _Target) -> RouterStatus:
                 return RouterStatus(**about, **row, ready=False)
             try:
                 with forward(connection, target.url) as local:
-                    replicas = _replicas(target.service, Router(local, target.key))
+                    workers = Router(local, target.key).workers()
             except NotReadyError as error:
                 return RouterStatus(**about, **{**row, "problem": error.what}, ready=False)
-            ready = all(replica.state == "ready" for replica in replicas)
+            replicas = _replicas(target.service, workers)
+            roles = [worker.role for worker in workers if worker.status == "ready"]
+            ready = can_answer(roles) and all(replica.state == "ready" for replica in replicas)
             return RouterStatus(**about, **row, ready=ready, replicas=replicas)
     except (NotReadyError, UntrustedError) as error:
         return RouterStatus(**about, host=access.host, state="unreachable", problem=error.what, ready=False)
 
 
-def _replicas(service: Service, router: Router) -> list[RoutedReplica]:
-    listed = {worker.url: worker for worker in router.workers()}
+def _replicas(service: Service, workers: Sequence[Worker]) -> list[RoutedReplica]:
+    listed = {worker.url: worker for worker in workers}
     replicas = []
     for replica in service.replicas:
         worker = listed.get(replica.url)

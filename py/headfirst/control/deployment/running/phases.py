@@ -97,6 +97,9 @@ _VARIABLES: Mapping[tuple[Scope, str], Callable[..., HostVars]] = {
     ("service", "deregister.yml"): lambda up, service: deregister_vars(service, up.secrets),
     ("cluster", "webui.yml"): lambda up: webui_vars(up.plan, up.services, up.secrets, up.files),
     ("cluster", "proxy.yml"): lambda up: proxy_vars(up.cluster, up.plan, up.secrets, up.files),
+    ("cluster", "close.yml"): lambda up: (
+        hardware_vars(up.cluster, up.plan, up.peers) if up.plan.proxy else {}
+    ),
     ("cluster", "monitoring.yml"): lambda up: monitoring_vars(up.cluster, up.plan, up.secrets, up.files),
 }
 

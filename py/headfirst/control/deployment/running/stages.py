@@ -17,7 +17,7 @@ Scope = Literal["cluster", "service", "companion", "replica"]
 # Groups whose stages act on all ranks together, and take no --limit.
 ALL_RANKS = ("weights", "serve")
 # Playbooks that up.yml does not import: other runs have no variables for the hosts of their plays.
-ALONE = ("standby.yml", "prune.yml", "monitoring.yml")
+ALONE = ("standby.yml", "prune.yml", "close.yml", "monitoring.yml")
 
 
 class Stage(NamedTuple):
@@ -48,6 +48,7 @@ STAGES = (
     Stage("router", "serve", "deregister.yml", "service"),
     Stage("webui", "webui", "webui.yml", "cluster"),
     Stage("proxy", "proxy", "proxy.yml", "cluster"),
+    Stage("proxy", "proxy", "close.yml", "cluster"),
     Stage("monitoring", "monitoring", "monitoring.yml", "cluster"),
 )
 NAMES = tuple(dict.fromkeys(stage.name for stage in STAGES))

@@ -51,12 +51,14 @@ _HEALTH = {
 }
 
 
-# A decode replica that dies opens the breaker of the prefill replica, too, which has answered: for a minute
-# nobody would prefill. Retries do not exclude the replica that failed, so there are enough to meet another.
-_DIVIDED = [
-    *["--pd-disaggregation", "--disable-circuit-breaker"],
-    *["--retry-max-retries", "10", "--retry-initial-backoff-ms", "100"],
-]
+# Retries do not exclude the replica that failed, so there are enough to meet another.
+_RETRIES = {"--retry-max-retries": 10, "--retry-initial-backoff-ms": 100}
+# Requests go to replicas of either shape, as they register: to one, or to one that prefills and one that
+# decodes. So a router serves the shape before a change, and after a rollback.
+_EITHER_SHAPE = "--enable-igw"
+# Of listed replicas. A decode replica that dies opens the breaker of the prefill replica, too, which has
+# answered: for a minute nobody would prefill. Replicas that register have that in their own settings.
+_DIVIDED = ["--pd-disaggregation", "--disable-circuit-breaker"]
 
 
 def routers(cluster: Cluster, service: Service, replicas: Sequence[PlannedReplica]) -> list[PlannedRouter]:
@@ -76,25 +78,27 @@ def command(address: str, port: int, metrics_port: int, policy: str, *, divided:
         "--prometheus-port": metrics_port,
         "--policy": policy,
         **_HEALTH,
+        **_RETRIES,
         "--shutdown-grace-period-secs": SHUTDOWN_S,
         "--history-backend": "none",  # else it keeps what people wrote in its memory
     }
     words = [str(word) for option in options.items() for word in option]
-    words += _DIVIDED if divided else []
-    return ["-c", _DOOR if divided else _START, *words, "--disable-tokenizer-autoload"]
+    return ["-c", _DOOR if divided else _START, *words, _EITHER_SHAPE, "--disable-tokenizer-autoload"]
 
 
 def with_replicas(command: Sequence[str], workers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The command for replicas that need not be registered: fields of a worker by address.
 
-    One that does not answer yet is asked again. smg takes more than an address from a file only.
+    One that does not answer yet is asked again. smg takes more than an address from a file only, and lists of
+    one shape only.
     """
+    command = [word for word in command if word != _EITHER_SHAPE]
     if not any(workers.values()):
         return [*command, "--worker-urls", *workers]
     listed = {"version": 1, "workers": [{"url": url, **fields} for url, fields in workers.items()]}
     flag, program, *words = command
     return [
-        *[flag, _LISTED + program, json.dumps(listed, separators=(",", ":")), *words],
+        *[flag, _LISTED + program, json.dumps(listed, separators=(",", ":")), *words, *_DIVIDED],
         *["--discovery-provider", "file"],
     ]
 

@@ -34,11 +34,14 @@ def replica_vars(
         | {
             "engine_ready_timeout": service.readiness.start_seconds,
             "engine_planned": planned[node.host],
+            "engine_is_last": planned[node.host][-1] == node.container.name,
             "engine_supervisor": SUPERVISOR,
             "engine_supervision": supervised,
             "engine_replicas": len(service.replicas),
-            "engine_role": replica.role or "",
-            "engine_role_replicas": sum(other.role == replica.role for other in service.replicas),
+            "engine_changed": [
+                [earlier.engine_url, earlier.role or "regular"]
+                for earlier in service.replicas[: replica.index]
+            ],
             "engine_version": version,
             "engine_drain_timeout": service.drain_seconds,
             # What waits beside the ranks must outlive their change.

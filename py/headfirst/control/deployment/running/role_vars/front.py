@@ -27,6 +27,7 @@ def router_vars(cluster: Cluster, service: PlannedService, secrets: Secrets, fil
             "router_api_key": secrets.api_key(service.name),
             "router_admin_key": secrets.router_key,
             "router_planned": planned[router.host],
+            "router_is_last": planned[router.host][-1] == router.container.name,
             **image_source("headfirst_router_image", files.router),
         }
         for router in service.routers

@@ -87,7 +87,7 @@ def _host_tuning(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     return {
         # host_tuning_closed_ports is the user's own.
         "host_tuning_rendezvous_ports": [*(ports.closed if ports else ()), *map(str, metrics)],
-        "host_tuning_proxied_ports": proxied,
+        "headfirst_proxied_ports": proxied,
         # Where no ranks of several hosts meet, a host that takes no rules is reported, not refused.
         "host_tuning_firewall_optional": not (meets or metrics or proxied or (ports and ports.slice)),
         "host_tuning_hosts": {node.name: node.address for node in cluster.nodes},

@@ -1,0 +1,124 @@
+"""What clients see while replicas become prefill and decode replicas, and back (docs/operations.md)."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from client_load import Seen, ask, load
+from headfirst.control import demo
+from headfirst.decide.cluster.settings import ServiceSettings
+from readme_lab import Service, bring_up, deploy, on_node
+
+pytestmark = pytest.mark.lab
+CLUSTER = """\
+[head]
+node1 ansible_host=10.215.0.11 cpu_cores=0
+
+[workers]
+node2 ansible_host=10.215.0.12 cpu_cores=1
+
+[all:vars]
+cluster_name=parts
+lab=true
+lab_subnet=10.215.0.0/24
+lab_memory=11g
+nic=eth0
+engine=vllm
+engine_version=0.32.0
+engine_device=cpu
+engine_image_source=build
+model_source=demo
+served_model_name=headfirst-demo
+shm_size=64m
+ready_timeout=900
+router_image_source=build
+webui_image_source=build
+"""
+WHOLE = "replicas=2\n"
+PAIR = "prefill_replicas=1\ndecode_replicas=1\n"
+BROKEN = "PYTHONHOME=/nowhere"  # Python does not start
+ROUTER = f"http://10.215.0.11:{ServiceSettings().router_port}"
+ANSWER = demo.answers()["Hello!"]
+
+
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("parts") / "parts.ini"
+    path.write_text(CLUSTER + WHOLE)
+    yield path
+    assert deploy("lab", "down", inventory=path).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def first(inventory: Path) -> Service:
+    """Two replicas that answer alone, behind a router."""
+    return bring_up(inventory=inventory)
+
+
+@contextmanager
+def loaded(first: Service, what: str) -> Iterator[Seen]:
+    with load([ROUTER], first.api_key, first.model, ANSWER, clients=2) as seen:
+        yield seen
+    print(f"{what}: {seen}")
+
+
+def up(inventory: Path, text: str) -> subprocess.CompletedProcess[str]:
+    inventory.write_text(CLUSTER + text)
+    return deploy("up", inventory=inventory, options=["--plain"])
+
+
+def changes(inventory: Path, text: str) -> str:
+    done = up(inventory, text)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    return done.stdout
+
+
+def router_started(inventory: Path) -> str:
+    return on_node("node1", "docker inspect --format '{{.State.StartedAt}}' headfirst-router", inventory)
+
+
+def test_a_pair_that_fails_leaves_a_replica_that_answers(first: Service, inventory: Path) -> None:
+    before = router_started(inventory)
+    with loaded(first, "replicas to a pair, failed"):
+        done = up(inventory, f"{PAIR}decode_engine_env={BROKEN}\n")
+    assert done.returncode == 1, done.stdout[-3000:] + done.stderr
+    assert "The version that served before serves again" in done.stdout + done.stderr
+    assert ask(ROUTER, first.api_key, first.model) in ANSWER
+    assert router_started(inventory) == before
+
+
+def test_replicas_become_a_pair_and_return(first: Service, inventory: Path) -> None:
+    before = router_started(inventory)
+    with loaded(first, "replicas to a pair"):
+        told = changes(inventory, PAIR)
+    assert told.count("does not answer until its ranks have started again") == 1
+    assert ask(ROUTER, first.api_key, first.model) in ANSWER
+    with loaded(first, "rollback of a pair"):
+        done = deploy("rollback", inventory=inventory, options=["--plain"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ask(ROUTER, first.api_key, first.model) in ANSWER
+    assert router_started(inventory) == before
+
+
+def test_replicas_that_fail_leave_the_pair(first: Service, inventory: Path) -> None:
+    changes(inventory, PAIR)
+    with loaded(first, "a pair to replicas, failed"):
+        done = up(inventory, f"{WHOLE}engine_env={BROKEN}\n")
+    assert done.returncode == 1, done.stdout[-3000:] + done.stderr
+    assert "The version that served before serves again" in done.stdout + done.stderr
+    assert ask(ROUTER, first.api_key, first.model) in ANSWER
+    with loaded(first, "a pair to replicas"):
+        changes(inventory, WHOLE)
+    assert ask(ROUTER, first.api_key, first.model) in ANSWER
+
+
+def test_with_two_replicas_of_each_part_nothing_is_lost(first: Service, inventory: Path) -> None:
+    changes(inventory, "replicas=4\n")
+    for text in ("prefill_replicas=2\ndecode_replicas=2\n", "replicas=4\n"):
+        with loaded(first, f"four replicas, to {text.splitlines()[0]}") as seen:
+            changes(inventory, text)
+        assert not seen.lost
