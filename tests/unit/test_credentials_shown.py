@@ -48,7 +48,7 @@ def test_a_key_that_nothing_accepts_is_not_shown(
     first = capsys.readouterr().out
     assert kept.service_api_keys["chat"] in first
     assert [word for word in first.replace('"', " ").split() if word.startswith("sk-")] == [
-        key for key in (kept.engine_api_key, kept.service_api_keys["chat"]) if key in first
+        key for key in {kept.engine_api_key, kept.service_api_keys["chat"]} if key in first
     ]
     assert as_json or f"API key    none yet, until: deploy up {path}" in first
     assert kept.engine_admin_key == json.loads(first)["engine_admin_key"] if as_json else "Admin key" in first
@@ -68,7 +68,7 @@ def test_of_one_service_only_its_key_is_shown(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     credentials(RunOptions([path], service="chat"), Output(as_json))
     text = capsys.readouterr().out
-    assert [value for value in kept.values() if value in text] == [kept.service_api_keys["chat"]]
+    assert {value for value in kept.values() if value in text} == {kept.service_api_keys["chat"]}
     assert f"http://192.0.2.7:{ENGINE}/v1" in text
     if as_json:
         assert json.loads(text).keys() == {"service", "api_key", "api"}
