@@ -34,9 +34,8 @@ _ALL_SLIDING = ("mistral", "mixtral", "phi3")
 def layer_types(config: Mapping[str, Any], layers: int) -> tuple[LayerType, ...]:
     """One entry a layer. What the config does not state, or has in an unknown form, counts as full."""
     listed = (_listed(config, layers) or _by_rule(config, layers))[:layers]
-    if "linear" in listed and {"linear", "none"}.issuperset(
-        listed
-    ):  # without any attention a token would take no memory
+    # With states alone a token would take no memory.
+    if "linear" in listed and {"linear", "none"}.issuperset(listed):
         listed = []
     missing: list[LayerType] = ["full"] * (layers - len(listed))
     return (*listed, *missing)
