@@ -17,6 +17,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import container
 
 # Without the SDK connect() ends the module, or check mode goes on without an engine.
 with contextlib.suppress(ImportError):
+    from docker.errors import APIError
     from docker.types import DeviceRequest, Ulimit
 
 if t.TYPE_CHECKING:
@@ -99,7 +100,13 @@ class Docker:
         ):
             return False
         if not check:
-            container.update(restart_policy={"Name": policy})
+            try:
+                container.update(restart_policy={"Name": policy})
+            except APIError as error:  # it is just ending: once it has, Docker takes the policy
+                if "cannot update a stopped container" not in str(error.explanation):
+                    raise
+                container.wait()
+                container.update(restart_policy={"Name": policy})
         return True
 
 

@@ -47,7 +47,7 @@ PLAY = """\
         config: "/etc/headfirst/{{ name | default('headfirst-engine') }}.conf"
         engine_name: "{{ name | default('headfirst-engine') }}"
         engine_planned: "{{ planned | default([]) }}"
-        engine_ranks: "{{ ansible_play_hosts_all | length }}"
+        engine_ranks: "{{ 2 if ranks | default('all') == 'all' else 1 }}"
         engine_rank: "{{ rank }}"
         engine_url: http://HEAD:PORT
         engine_model_name: "{{ says }}"
@@ -207,6 +207,7 @@ def test_rollback_and_back(service: Service) -> None:
 RENAMED: dict[str, Any] = {"name": f"{NAME}-chat", "planned": [f"{NAME}-chat"]}
 
 
+@pytest.mark.slow
 def test_a_service_with_another_name_keeps_what_served(service: Service) -> None:
     before = service.ids()
     told = service.fails(says="two", key="sk-two", more=["--gpu", "full"], **RENAMED)
@@ -227,6 +228,7 @@ def test_a_service_with_another_name_keeps_what_served(service: Service) -> None
         assert service.on(node, "docker ps --all --format '{{.Names}}' | grep -c chat") == "0"
 
 
+@pytest.mark.slow
 def test_a_smaller_shape_that_fails_leaves_the_ranks_on_all_nodes(service: Service) -> None:
     before = service.ids()
     told = service.fails(says="two", key="sk-two", more=["--no-such-flag"], ranks="node1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils import (
@@ -14,6 +14,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import (
 )
 from clusters import nodes
 from docker import APIClient, DockerClient
+from docker.errors import APIError
 from docker.utils.proxy import ProxyConfig
 from headfirst.control.deployment.prepare import prepare
 from headfirst.decide.containers.spec import Container, docker_run, gpu_options
@@ -201,3 +202,22 @@ def test_a_plan_for_podman() -> None:
     docker = prepare(inventory, [], probe=False).plan
     assert "container_runtime" not in docker.model_dump() and docker.container_runtime == "docker"
     assert gpu_options("docker", ["0", "1"]) == {"gpus": "device=0,1"}
+
+
+def test_a_container_that_is_just_ending_gets_its_policy() -> None:
+    """A worker ends when rank 0 does; Docker refuses the change until it has ended."""
+
+    class Ending:
+        attrs: ClassVar[dict[str, Any]] = {"HostConfig": {"RestartPolicy": {"Name": "unless-stopped"}}}
+        ended = False
+
+        def update(self, restart_policy: dict[str, str]) -> None:
+            if not self.ended:
+                raise APIError("500", explanation="cannot update a stopped container: unknown")
+
+        def wait(self) -> None:
+            self.ended = True
+
+    container = Ending()
+    assert container_runtime.Docker(None).set_restart_policy(container, "no", check=False)  # type: ignore[arg-type]
+    assert container.ended
