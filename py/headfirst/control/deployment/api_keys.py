@@ -9,6 +9,7 @@ from pathlib import Path
 from headfirst.common.errors import InputError
 from headfirst.control.credentials import secrets as stored
 from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.running.stages import starts_ranks
 from headfirst.control.inventory.local_files import local_file, private_file
 from headfirst.decide.cluster.types import Cluster, Service
 
@@ -124,7 +125,7 @@ def refuse_rotation(cluster: Cluster, present: Secrets) -> None:
 
 def _starts(name: str | None, brought: Service | None, tags: Sequence[str]) -> bool:
     """Whether a run starts the ranks of the service with this name."""
-    return (brought is None or brought.name == name) and (not tags or bool({"serve", "engine"} & set(tags)))
+    return (brought is None or brought.name == name) and starts_ranks(tags)
 
 
 def _key(path: Path, where: str | None) -> str:

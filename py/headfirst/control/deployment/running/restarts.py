@@ -13,6 +13,7 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.prepare import Prepared
 from headfirst.control.deployment.running.role_vars.engine import engine_vars
+from headfirst.control.deployment.running.stages import starts_ranks
 from headfirst.control.live.specifications import Present, specifications
 from headfirst.control.run.events import Finding
 from headfirst.decide.cluster.types import Service
@@ -30,7 +31,7 @@ def announced(
     """A warning for each replica, router, page and proxy that runs and restarts; `stages`: () for all."""
     plan = prepared.plan
     services = [service for service in plan.services if only is None or service.name == only.name]
-    ranks = "serve" in stages or "engine" in stages or not stages
+    ranks = starts_ranks(stages)
     nodes = [node for service in services for replica in service.replicas for node in replica.nodes]
     front = [part for part in _front(plan, services) if not stages or part[0] in stages]
     images: dict[str, dict[str, str]] = {}

@@ -64,6 +64,11 @@ def tags_of(playbook: str) -> set[str]:
     return {tag for stage in stages for tag in (stage.group, stage.name)}
 
 
+def starts_ranks(tags: Sequence[str]) -> bool:
+    """Whether a run of these tags starts ranks; no tags are all stages."""
+    return not tags or not {"serve", "engine"}.isdisjoint(tags)
+
+
 def complete(incomplete: str) -> list[str]:
     """The tags that begin so, for the completion of `-t`."""
     return [tag for tag in TAGS if tag.startswith(incomplete)]
