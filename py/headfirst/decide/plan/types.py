@@ -582,6 +582,10 @@ class Plan(_Frozen):
     container_runtime: Runtime = Field(default="docker", exclude_if="docker".__eq__)
     notes: list[str] = Field(default_factory=list, exclude_if=operator.not_)  # on variables that nothing uses
 
+    def service(self, name: str | None) -> PlannedService:
+        """The service with this name."""
+        return next(service for service in self.services if service.name == name)
+
     @property
     def containers(self) -> list[Container]:
         """Every container: those of the ranks, routers, chat page, proxy and monitoring."""

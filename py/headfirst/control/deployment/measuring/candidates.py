@@ -15,7 +15,6 @@ from headfirst.decide.cluster.types import Service
 from headfirst.decide.diagnose.types import Advice
 from headfirst.decide.engines.arguments import is_flag
 from headfirst.decide.engines.presets import Preset, words
-from headfirst.decide.plan import types as plan
 
 
 class Candidate(BaseModel):
@@ -33,11 +32,13 @@ class Candidate(BaseModel):
 
 def of_presets(prepared: Prepared, service: Service) -> list[Candidate]:
     """Each rule of a preset that the engine and the GPUs' memory accept, and that is not in use."""
-    used = {(argument.flag, argument.value) for argument in _planned(prepared.plan, service).chosen_arguments}
+    used = {
+        (argument.flag, argument.value) for argument in prepared.plan.service(service.name).chosen_arguments
+    }
     candidates: dict[str, Candidate] = {}
     for preset in get_args(Preset):
         try:
-            other = _planned(prepared.replanned(service, preset=preset), service)
+            other = prepared.replanned(service, preset=preset).service(service.name)
         except InputError:  # a preset that is not for this service
             continue
         rules: dict[tuple[str, str], dict[str, str]] = {}
@@ -92,11 +93,7 @@ def refusal(prepared: Prepared, service: Service, candidate: Candidate) -> str |
     """Why the plan refuses the candidate; None: it can be tried."""
     engine_args = merged(service.settings.engine_args, candidate.arguments)
     try:
-        planned = _planned(prepared.replanned(service, engine_args=engine_args), service)
+        planned = prepared.replanned(service, engine_args=engine_args).service(service.name)
     except HeadfirstError as error:
         return error.what
     return planned.unfit
-
-
-def _planned(whole: plan.Plan, service: Service) -> plan.PlannedService:
-    return next(planned for planned in whole.services if planned.name == service.name)

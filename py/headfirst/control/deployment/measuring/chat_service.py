@@ -36,7 +36,7 @@ def chat_service(options: RunOptions, note: Callable[[str], None], hint: str) ->
     prepared = prepare(options.inventories, options.extra_vars, probe=True, engine_args=options.engine_args)
     cluster = prepared.cluster
     service, replica = cluster.chosen(options.service)[0]
-    planned = next(planned for planned in prepared.plan.services if planned.name == service.name)
+    planned = prepared.plan.service(service.name)
     if planned.task not in ("chat", "vision"):
         raise InputError(f"{service} is a service of {planned.task}", where="--service", hint=hint)
     python = environment.python(note)

@@ -89,7 +89,7 @@ def _of_replica(
         return None
 
     def differ(plan: Plan) -> list[Difference]:
-        planned = next(other for other in plan.services if other.name == service.name)
+        planned = plan.service(service.name)
         nodes = next(other for other in planned.replicas if other.index == replica.index).nodes
         found = (
             difference

@@ -31,7 +31,7 @@ def run(options: RunOptions, cases: Sequence[Case], watcher: Watcher, *, timeout
     """Run the cases on what `options.service` names. NotReadyError: it does not answer."""
     prepared = prepare(options.inventories, options.extra_vars, probe=True)
     service, _ = prepared.cluster.chosen(options.service)[0]
-    planned = next(planned for planned in prepared.plan.services if planned.name == service.name)
+    planned = prepared.plan.service(service.name)
     target, readiness = api_target(service, planned)
     passed_on = not planned.paths_outside_v1
     with (
