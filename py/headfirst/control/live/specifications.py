@@ -1,4 +1,4 @@
-"""The specifications of the engine containers on the hosts, from the labels that the roles gave them."""
+"""The specifications of containers on the hosts, from the labels that the roles gave them."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ from headfirst.decide.model.measured import Measured, Part, measure
 from headfirst.decide.model.quantization import Quantization
 
 _VISION = ("vision_config", "visual", "audio_config", "vision_tower", "mm_vision_tower")
-# Tensors of these types hold quantised weights.
 _LARGEST_FACTOR = 10_000
 # Sizes of states beside attention, by their names in configs.
 _STATES = ("mamba_d_state", "mamba_expand", "mamba_num_heads", "mamba_n_heads", "ssm_state_size", "ssm_cfg")
 _UNKNOWN_STATES = (
     "config.json does not state in a known way which layers keep a state: each counts as attention"
 )
+# Tensors of these types hold quantised weights.
 _PACKED = (*SMALL_FLOATS, "I8", "U8", "I32", "U32")
 
 

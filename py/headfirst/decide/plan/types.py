@@ -561,9 +561,7 @@ class RankPorts(_Frozen):
     served: list[int]  # ports of the slice that clients reach
     peers: list[str]  # addresses of other hosts' ranks, which reach every port of the slice
     closed: list[str]  # ports and ranges that are closed by number
-    exposed: list[
-        str
-    ]  # those that everybody reaches; where the host was not asked, unless it has rules by cgroup
+    exposed: list[str]  # those that everybody reaches; of a host that was not asked, without rules by cgroup
     reason: str
 
 
