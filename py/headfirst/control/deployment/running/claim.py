@@ -70,7 +70,7 @@ def claimed(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporter
     with run_lock(cluster, options, verb, reporter) as held:
         head = held.states.get(cluster.head.name)
         id = identity.bind(cluster, _remembered_id(cluster, held.states))
-        before = (_on_head(head, id) if head else None) or secrets.existing(cluster)
+        before = _on_head(head, id) or secrets.existing(cluster)
         agreed = _agree(cluster, head, id, reporter)
         _record(cluster, held, id, agreed)
         yield Claim(cluster, held, id, agreed, before)
@@ -126,8 +126,7 @@ def peek(cluster: Cluster) -> Secrets | None:
     access = host_access(cluster)
     states = look([access[host.name] for host in cluster.limited_hosts])
     refuse_foreign(cluster, states)
-    head = states.get(cluster.head.name)
-    return (_on_head(head, identity.existing(cluster)) if head else None) or secrets.existing(cluster)
+    return _on_head(states.get(cluster.head.name), identity.existing(cluster)) or secrets.existing(cluster)
 
 
 def current_credentials(cluster: Cluster) -> Secrets | None:
@@ -163,7 +162,10 @@ def _remembered_id(cluster: Cluster, states: States) -> str | None:
     return kept.id if kept and is_ours(cluster, kept) else None
 
 
-def _on_head(head: HostState, id: str | None) -> Secrets | None:
+def _on_head(head: HostState | None, id: str | None) -> Secrets | None:
+    """The credentials on the head; None where it has none, or was not asked."""
+    if head is None:
+        return None
     if head.owner is not None:
         return head.credentials
     # What a stopped service left with its data opens that data only.
@@ -173,7 +175,7 @@ def _on_head(head: HostState, id: str | None) -> Secrets | None:
 
 def _agree(cluster: Cluster, head: HostState | None, id: str, reporter: Reporter) -> Secrets:
     here = secrets.existing(cluster)
-    there = _on_head(head, id) if head else None
+    there = _on_head(head, id)
     if there is None:
         if here is None and head is None:
             raise NotReadyError(
