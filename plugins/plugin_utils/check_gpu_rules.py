@@ -172,12 +172,17 @@ def _held(facts: Facts, limits: Limits) -> Iterator[str]:
         yield f"automatic upgrades are on, and these packages are not held: {', '.join(driver['unheld'])}"
 
 
+_NEWER_DRIVER = (
+    "Install a driver for which `nvidia-smi` prints the image's CUDA version or a newer one, or set "
+    "engine_image to one for this CUDA version."
+)
+
+
 @rule(
     "cuda",
     failures=(31, 32),
     why="The image's CUDA needs a newer driver (Error 803, 804, unsatisfied condition: cuda>=).",
-    fix="Install a driver for which `nvidia-smi` prints the image's CUDA version or a newer one, or set "
-    "engine_image to one for this CUDA version.",
+    fix=_NEWER_DRIVER,
 )
 def _cuda(facts: Facts, limits: Limits) -> Iterator[str]:
     # Within one major version an older driver serves a newer image: NVIDIA's minor version compatibility.
@@ -191,8 +196,7 @@ def _cuda(facts: Facts, limits: Limits) -> Iterator[str]:
     failures=(32,),
     severity="warning",
     why="The compatibility library of the image's CUDA is for data center GPUs: others fail with Error 804.",
-    fix="Install a driver for which `nvidia-smi` prints the image's CUDA version or a newer one, or set "
-    "engine_image to one for this CUDA version.",
+    fix=_NEWER_DRIVER,
 )
 def _cuda_minor(facts: Facts, limits: Limits) -> Iterator[str]:
     have, need = facts["smi_cuda"], limits["min_cuda"]
