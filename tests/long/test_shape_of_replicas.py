@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from client_load import Seen, ask, load
-from headfirst.control import demo
+from changing_lab import ANSWER, changes, fails, loaded
+from client_load import ask
 from headfirst.decide.cluster.settings import ServiceSettings
 from readme_lab import Service, bring_up, deploy
 
@@ -42,7 +40,6 @@ WHOLE = "replicas=2\n"
 PAIR = "prefill_replicas=1\ndecode_replicas=1\n"
 BROKEN = "PYTHONHOME=/nowhere"  # Python does not start
 ROUTER = f"http://10.215.0.11:{ServiceSettings().router_port}"
-ANSWER = demo.answers()["Hello!"]
 
 
 @pytest.fixture(scope="module")
@@ -59,59 +56,39 @@ def first(inventory: Path) -> Service:
     return bring_up(inventory=inventory)
 
 
-@contextmanager
-def loaded(first: Service, what: str) -> Iterator[Seen]:
-    with load([ROUTER], first.api_key, first.model, ANSWER, clients=2) as seen:
-        yield seen
-    print(f"{what}: {seen}")
-
-
-def up(inventory: Path, text: str) -> subprocess.CompletedProcess[str]:
-    inventory.write_text(CLUSTER + text)
-    return deploy("up", inventory=inventory, options=["--plain"])
-
-
-def changes(inventory: Path, text: str) -> str:
-    done = up(inventory, text)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    return done.stdout
-
-
 def test_a_pair_that_fails_leaves_a_replica_that_answers(first: Service, inventory: Path) -> None:
-    with loaded(first, "replicas to a pair, failed"):
-        done = up(inventory, f"{PAIR}decode_engine_env={BROKEN}\n")
-    assert done.returncode == 1, done.stdout[-3000:] + done.stderr
-    assert "The version that served before serves again" in done.stdout + done.stderr
+    with loaded(first, "replicas to a pair, failed", ROUTER, clients=2):
+        told = fails(inventory, f"{CLUSTER}{PAIR}decode_engine_env={BROKEN}\n")
+    assert "The version that served before serves again" in told
     assert ask(ROUTER, first.api_key, first.model) in ANSWER
 
 
 def test_replicas_become_a_pair_and_return(first: Service, inventory: Path) -> None:
-    with loaded(first, "replicas to a pair"):
-        told = changes(inventory, PAIR)
+    with loaded(first, "replicas to a pair", ROUTER, clients=2):
+        told = changes(inventory, CLUSTER + PAIR)
     assert told.count("does not answer until its ranks have started again") == 1
     assert ask(ROUTER, first.api_key, first.model) in ANSWER
-    with loaded(first, "rollback of a pair"):
+    with loaded(first, "rollback of a pair", ROUTER, clients=2):
         done = deploy("rollback", inventory=inventory, options=["--plain"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert ask(ROUTER, first.api_key, first.model) in ANSWER
 
 
 def test_replicas_that_fail_leave_the_pair(first: Service, inventory: Path) -> None:
-    changes(inventory, PAIR)
-    with loaded(first, "a pair to replicas, failed"):
-        done = up(inventory, f"{WHOLE}engine_env={BROKEN}\n")
-    assert done.returncode == 1, done.stdout[-3000:] + done.stderr
-    assert "The version that served before serves again" in done.stdout + done.stderr
+    changes(inventory, CLUSTER + PAIR)
+    with loaded(first, "a pair to replicas, failed", ROUTER, clients=2):
+        told = fails(inventory, f"{CLUSTER}{WHOLE}engine_env={BROKEN}\n")
+    assert "The version that served before serves again" in told
     assert ask(ROUTER, first.api_key, first.model) in ANSWER
-    with loaded(first, "a pair to replicas"):
-        changes(inventory, WHOLE)
+    with loaded(first, "a pair to replicas", ROUTER, clients=2):
+        changes(inventory, CLUSTER + WHOLE)
     assert ask(ROUTER, first.api_key, first.model) in ANSWER
 
 
 def test_with_two_replicas_of_each_part_only_the_router_restarts(first: Service, inventory: Path) -> None:
-    changes(inventory, "replicas=4\n")
+    changes(inventory, CLUSTER + "replicas=4\n")
     for text in ("prefill_replicas=2\ndecode_replicas=2\n", "replicas=4\n"):
-        with loaded(first, f"four replicas, to {text.splitlines()[0]}"):
-            told = changes(inventory, text)
+        with loaded(first, f"four replicas, to {text.splitlines()[0]}", ROUTER, clients=2):
+            told = changes(inventory, CLUSTER + text)
         assert "does not answer until its ranks have started again" not in told
         assert ask(ROUTER, first.api_key, first.model) in ANSWER

@@ -6,14 +6,12 @@ The figures are in docs/operations.md. Clients keep the address and the key that
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from client_load import Seen, ask, load
-from headfirst.control import demo
+from changing_lab import ANSWER, changes, fails, loaded
+from client_load import ask, load
 from headfirst.decide.cluster.settings import ServiceSettings
 from readme_lab import Service, bring_up, deploy, on_node
 
@@ -81,7 +79,6 @@ proxy_image_source=build
 """
 BROKEN = "engine_args=--attention-backend fa3\n"  # CPUs have no such kernel: the ranks end
 URL = f"http://{HEAD}:{ServiceSettings().engine_port}"
-ANSWER = demo.answers()["Hello!"]
 
 
 @pytest.fixture(scope="module")
@@ -98,61 +95,37 @@ def first(inventory: Path) -> Service:
     return bring_up(inventory=inventory)
 
 
-@contextmanager
-def loaded(first: Service, what: str, *urls: str) -> Iterator[Seen]:
-    with load(urls or (URL,), first.api_key, first.model, ANSWER) as seen:
-        yield seen
-    print(f"{what}: {seen}")
-
-
-def up(inventory: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
-    inventory.write_text(text + ALL)
-    return deploy("up", inventory=inventory, options=["--plain", *options])
-
-
-def changes(inventory: Path, text: str) -> str:
-    done = up(inventory, text)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    return done.stdout
-
-
-def fails(inventory: Path, text: str) -> str:
-    done = up(inventory, text)
-    assert done.returncode == 1, done.stdout[-3000:] + done.stderr
-    return done.stdout + done.stderr
-
-
 def names(node: str, inventory: Path) -> list[str]:
     command = "docker ps --filter name=headfirst-engine --format '{{.Names}}'"
     return sorted(on_node(node, command, inventory).split())
 
 
 def test_two_services_that_fail_leave_the_one(first: Service, inventory: Path) -> None:
-    with loaded(first, "one to two, failed"):
-        told = fails(inventory, TWO.replace("[chat:vars]\n", f"[chat:vars]\n{BROKEN}"))
+    with loaded(first, "one to two, failed", URL):
+        told = fails(inventory, TWO.replace("[chat:vars]\n", f"[chat:vars]\n{BROKEN}") + ALL)
     assert "headfirst-engine was started again on node1 and serves" in told
     assert ask(URL, first.api_key, first.model) in ANSWER
     assert [names(node, inventory) for node in ("node1", "node2")] == [["headfirst-engine"]] * 2
 
 
 def test_one_service_becomes_two(first: Service, inventory: Path) -> None:
-    with loaded(first, "one to two"):
-        told = changes(inventory, TWO)
+    with loaded(first, "one to two", URL):
+        told = changes(inventory, TWO + ALL)
     assert "headfirst-engine has GPUs or the address of headfirst-engine-chat and stops" in told
     assert names("node1", inventory) == ["headfirst-engine-chat"]
     assert names("node2", inventory) == ["headfirst-engine-embedding"]
 
 
 def test_a_rollback_has_no_version_whose_hosts_another_service_has(first: Service, inventory: Path) -> None:
-    with loaded(first, "rollback of two") as seen:
+    with loaded(first, "rollback of two", URL) as seen:
         done = deploy("rollback", inventory=inventory, options=["--plain"])
     assert done.returncode == 2, done.stdout + done.stderr
     assert not seen.lost
 
 
 def test_one_service_that_fails_leaves_the_two(first: Service, inventory: Path) -> None:
-    with loaded(first, "two to one, failed"):
-        told = fails(inventory, ONE + BROKEN)
+    with loaded(first, "two to one, failed", URL):
+        told = fails(inventory, ONE + BROKEN + ALL)
     assert "headfirst-engine-chat was started again on node1 and serves" in told
     assert "headfirst-engine-embedding was started again on node2 and serves" in told
     assert names("node1", inventory) == ["headfirst-engine-chat"]
@@ -160,20 +133,20 @@ def test_one_service_that_fails_leaves_the_two(first: Service, inventory: Path) 
 
 
 def test_two_services_become_one(first: Service, inventory: Path) -> None:
-    with loaded(first, "two to one"):
-        changes(inventory, ONE)
+    with loaded(first, "two to one", URL):
+        changes(inventory, ONE + ALL)
     assert [names(node, inventory) for node in ("node1", "node2")] == [["headfirst-engine"]] * 2
-    with loaded(first, "rollback of one"):
+    with loaded(first, "rollback of one", URL):
         done = deploy("rollback", inventory=inventory, options=["--plain"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert ask(URL, first.api_key, first.model) in ANSWER
 
 
 def test_replicas_of_a_service_that_gets_a_name_keep_their_router(first: Service, inventory: Path) -> None:
-    changes(inventory, ONE_ROUTED)
+    changes(inventory, ONE_ROUTED + ALL)
     router = f"http://{HEAD}:{ServiceSettings().router_port}"
     with loaded(first, "replicas of one that becomes two", router):
-        changes(inventory, TWO_ROUTED)
+        changes(inventory, TWO_ROUTED + ALL)
     assert ask(router, first.api_key, first.model) in ANSWER
     with loaded(first, "rollback of its replicas", router) as seen:
         done = deploy("rollback", inventory=inventory, options=["--plain", "--service", "chat"])
@@ -182,23 +155,23 @@ def test_replicas_of_a_service_that_gets_a_name_keep_their_router(first: Service
 
 
 def test_a_proxy_that_fails_leaves_the_ports_open(first: Service, inventory: Path) -> None:
-    changes(inventory, ONE)
+    changes(inventory, ONE + ALL)
     taken = "systemd-run --unit=taken python3 -m http.server 80"
     on_node("node1", taken, inventory)
-    with loaded(first, "proxy on, failed") as seen:
-        assert "Is port 80 free?" in fails(inventory, f"{ONE}proxy=true\n")
+    with loaded(first, "proxy on, failed", URL) as seen:
+        assert "Is port 80 free?" in fails(inventory, f"{ONE}proxy=true\n{ALL}")
     on_node("node1", "systemctl stop taken", inventory)
     assert not seen.lost
 
 
 def test_the_ports_close_when_the_proxy_answers(first: Service, inventory: Path) -> None:
-    with loaded(first, "proxy on, at the former address"):
-        changes(inventory, f"{ONE}proxy=true\n")
+    with loaded(first, "proxy on, at the former address", URL):
+        changes(inventory, f"{ONE}proxy=true\n{ALL}")
     assert ask(URL, first.api_key, first.model) != ANSWER
     key = json.loads(deploy("keys", "add", inventory=inventory, options=["clients", "--json"]).stdout)["key"]
     proxied = f"http://{HEAD}"
     assert ask(proxied, key, first.model) in ANSWER
     with load((proxied, URL), key, first.model, ANSWER) as seen:
-        changes(inventory, ONE)
+        changes(inventory, ONE + ALL)
     print(f"proxy off, at either address: {seen}")
     assert ask(URL, first.api_key, first.model) in ANSWER
