@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -44,33 +44,47 @@ def load(
     urls: Sequence[str], key: str, model: str, answer: str, clients: int = 4, words: int = 8
 ) -> Iterator[Seen]:
     """Clients of the first of `urls` that answers, half of which stream; requests end before this does."""
-    seen, over = Seen(), threading.Event()
+    seen = Seen()
 
-    def client(*, stream: bool) -> None:
+    def request(number: int) -> None:
+        failures = []
+        for url in urls:
+            got = ask(url, key, model, stream=bool(number % 2), words=words)
+            if got and answer.startswith(got):
+                break
+            failures.append(f"{got or 'nothing'}"[:80])
+        with seen.lock:
+            if len(failures) < len(urls):
+                seen.answered.append(time.monotonic())
+            else:
+                seen.lost[failures[0]] += 1
+
+    try:
+        with repeated(request, clients, PAUSE_S):
+            yield seen
+    finally:
+        seen.ended = time.monotonic()
+
+
+@contextmanager
+def repeated(request: Callable[[int], object], clients: int, pause_s: float) -> Iterator[None]:
+    """Threads that call `request` with their number again and again; the last calls end before this does."""
+    over = threading.Event()
+
+    def client(number: int) -> None:
         while not over.is_set():
-            failures = []
-            for url in urls:
-                got = ask(url, key, model, stream=stream, words=words)
-                if got and answer.startswith(got):
-                    break
-                failures.append(f"{got or 'nothing'}"[:80])
-            with seen.lock:
-                if len(failures) < len(urls):
-                    seen.answered.append(time.monotonic())
-                else:
-                    seen.lost[failures[0]] += 1
-            over.wait(PAUSE_S)
+            request(number)
+            over.wait(pause_s)
 
-    threads = [threading.Thread(target=client, kwargs={"stream": bool(n % 2)}) for n in range(clients)]
+    threads = [threading.Thread(target=client, args=[number]) for number in range(clients)]
     for thread in threads:
         thread.start()
     try:
-        yield seen
+        yield
     finally:
         over.set()
         for thread in threads:
             thread.join()
-        seen.ended = time.monotonic()
 
 
 def ask(url: str, key: str, model: str, *, stream: bool = False, words: int = 8) -> str:

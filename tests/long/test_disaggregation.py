@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import httpx
 import pytest
+from client_load import repeated
 from greedy_reference import NEW_TOKENS, PROMPTS, references
 from headfirst.control import demo
 from readme_lab import ROOT, Service, bring_up, deploy, on_node
@@ -50,28 +51,19 @@ class Load:
 @contextmanager
 def load(service: Service, clients: int = CLIENTS, pause_s: float = 0.0) -> Iterator[Load]:
     """Clients that ask one request after the other; the last of them wait for their answers at the end."""
-    seen, over = Load(), threading.Event()
+    seen, streams = Load(), STREAMS * clients // CLIENTS or 1
 
-    def client(*, stream: bool) -> None:
-        while not over.is_set():
-            text = ask(service, stream=stream)
-            with seen.lock:
-                if text == ANSWER:
-                    seen.right += 1
-                else:
-                    (seen.broken if stream else seen.wrong).append(text)
-            over.wait(pause_s)
+    def request(number: int) -> None:
+        stream = number < streams
+        text = ask(service, stream=stream)
+        with seen.lock:
+            if text == ANSWER:
+                seen.right += 1
+            else:
+                (seen.broken if stream else seen.wrong).append(text)
 
-    streams = STREAMS * clients // CLIENTS or 1
-    threads = [threading.Thread(target=client, kwargs={"stream": n < streams}) for n in range(clients)]
-    for thread in threads:
-        thread.start()
-    try:
+    with repeated(request, clients, pause_s):
         yield seen
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
 
 
 def ask(service: Service, *, stream: bool) -> str:
