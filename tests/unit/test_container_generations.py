@@ -367,8 +367,12 @@ def prepare_spare(docker: StandInDocker, folder: Path, *waiting: str) -> None:
         {"generation": one, "rank": 0, "ranks": 1, "record": record(folder, one), "container": {}}
         for one in waiting
     ]
-    known: dict[str, Any] = {"engine_name": NAME, "engine_is_spare": True, "engine_standbys": planned}
     loader = DataLoader()
+    known: dict[str, Any] = {}
+    for part in ("defaults", "vars"):
+        path = STANDBY.parents[1] / part / "main.yml"
+        known |= loader.load_from_file(str(path), trusted_as_template=True)
+    known |= {"engine_name": NAME, "engine_is_spare": True, "engine_standbys": planned}
     for task in loader.load_from_file(str(STANDBY), trusted_as_template=True):
         if "ansible.builtin.import_tasks" in task:  # of a file, which no generation here has
             continue

@@ -201,10 +201,7 @@ def _waits(
 ) -> dict[str, Any]:
     """One host's part of a generation that waits."""
     rank = engine_vars(service, standby.replica, node, secrets)
-    config, secret = rank["engine_config"], rank["engine_secret_env"]
-    files = {rank["engine_config_path"]: yaml.safe_dump(config)} if config else {}
-    if secret:
-        files[node.container.env_file or ""] = "".join(f"{name}={secret[name]}\n" for name in sorted(secret))
+    config = rank["engine_config"]
     return {
         "rank": node.rank,
         "ranks": len(standby.replica.nodes),
@@ -214,7 +211,7 @@ def _waits(
             "model": rank["engine_model_name"],
             "api_key": rank["engine_api_key"],
             "readiness": rank["engine_readiness"],
-            "files": files,
+            "files": {rank["engine_config_path"]: yaml.safe_dump(config)} if config else {},
             "supervision": supervision(service, standby.replica, secrets)
             | {
                 "standby": {
