@@ -19,14 +19,9 @@ def router(service: str | None) -> str:
     return f"{ROUTER}-{service}" if service else ROUTER
 
 
-def router_env(container: str) -> str:
-    """The file with the keys that the router in this container gets."""
+def env_file(container: str) -> str:
+    """The file with the secret environment of a router or a rank in this container."""
     return f"/etc/headfirst/{container.removeprefix('headfirst-')}.env"
-
-
-def engine_env(container: str) -> str:
-    """The file with the secret environment of the rank in this container."""
-    return router_env(container)
 
 
 def engine_config(container: str) -> str:

@@ -248,7 +248,7 @@ class Launching:
             entrypoint=launch.entrypoint,
             command=launch.command,
             environment=launch.environment,
-            env_file=names.engine_env(self._service.container(replica)) if self._service.secret_env else None,
+            env_file=names.env_file(self._service.container(replica)) if self._service.secret_env else None,
             ipc_mode="host",
             cgroup_parent=rank_ports.slice_of(place.host),
             shm_size=_shm_size(settings.shm_size, self._shared_bytes),

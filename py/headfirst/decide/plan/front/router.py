@@ -131,7 +131,7 @@ def _router(
         image=settings.router_image or image,
         entrypoint="python3",
         command=run,
-        env_file=names.router_env(name),
+        env_file=names.env_file(name),
     )
     return PlannedRouter(
         host=router.host.name,
