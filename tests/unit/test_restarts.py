@@ -147,6 +147,17 @@ def test_a_rank_that_joins_is_named(plans: Plans, monkeypatch: pytest.MonkeyPatc
     assert "a rank on node2" in finding.what
 
 
+def test_ranks_of_another_name_are_announced(plans: Plans, monkeypatch: pytest.MonkeyPatch) -> None:
+    present = {
+        host: {"headfirst-engine-former": container}
+        for host, ranks in runs(plans()).items()
+        for container in ranks.values()
+    }
+    (finding,) = announced(monkeypatch, present, plans())
+    assert finding.what.startswith("headfirst-engine-former on node1, node2 stops")
+    assert not restarts.announced(plans(), SECRETS, None, ("image",))
+
+
 def test_text_of_a_label_cannot_control_the_terminal(plans: Plans, monkeypatch: pytest.MonkeyPatch) -> None:
     present = runs(plans())
     name, container = next(iter(present["node1"].items()))

@@ -14,6 +14,11 @@ def engine(service: str | None, replica: int) -> str:
     return f"{name}-{replica}" if replica else name
 
 
+def is_engine(container: str) -> bool:
+    """Whether it is a rank under the name by which it serves: other generations have a dot in theirs."""
+    return f"{container}-".startswith(f"{ENGINE}-") and "." not in container
+
+
 def router(service: str | None) -> str:
     """The container of each router of a service."""
     return f"{ROUTER}-{service}" if service else ROUTER

@@ -193,7 +193,8 @@ def print_rollback(outcome: Rollback, inventory: Path, *, as_json: bool) -> None
         else:
             at = datetime.fromtimestamp(version.served_at, UTC).isoformat(timespec="seconds")
             console.print(f"  {escape(service)}: version {escape(version.name)}, which last started at {at}")
-    console.print(f"  The next `deploy up {inventory}` follows the inventory again: correct it first.")
+    console.print("  Routers, ports, the proxy and the chat page stay as the inventory has them.")
+    console.print(f"  Correct the inventory, then run `deploy up {inventory}`, which follows it again.")
 
 
 def timing_table(result: RunResult) -> Table:

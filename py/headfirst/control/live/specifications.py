@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import docker
 from ansible_collections.headfirst.serving.plugins.module_utils.container_spec import SPEC_JSON_LABEL
 
+from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError
 from headfirst.common.untrusted import UntrustedError, json_document
 from headfirst.control.live.ssh_access.access import HostAccess
@@ -30,14 +31,17 @@ def specifications(
 ) -> dict[str, dict[str, Present] | HeadfirstError]:
     """The containers that are there, by host and name; the error of a host that cannot be asked.
 
-    `planned`: by host, the image that each container is to have, by the container's name.
+    `planned`: by host, the image that each container is to have, by the container's name. Ranks that run
+    under other names are returned, too.
     """
 
     def ask(access: HostAccess) -> dict[str, Present]:
         with docker_over_ssh(access) as client:
+            running = client.containers.list(ignore_removed=True)
+            ranks = {each.name: "" for each in running if each.name and names.is_engine(each.name)}
             present = {
                 name: _present(client, name, image, access.host)
-                for name, image in planned[access.host].items()
+                for name, image in (ranks | {**planned[access.host]}).items()
             }
         return {name: container for name, container in present.items() if container}
 
@@ -54,7 +58,7 @@ def _present(client: docker.DockerClient, name: str, image: str, host: str) -> P
     if not isinstance(spec, dict):
         raise UntrustedError(f"the specification of {name} is no object", where=host)
     try:
-        image_id = str(client.images.get(image).id)
+        image_id = str(client.images.get(image).id) if image else ""
     except docker.errors.ImageNotFound:
         image_id = ""
     return Present(container.status == "running", spec, image_id)

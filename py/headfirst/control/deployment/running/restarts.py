@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
 
+from headfirst.common.container_names import is_engine
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.prepare import Prepared
@@ -28,7 +29,7 @@ Containers = Mapping[str, Mapping[str, Present]]  # by host and name
 def announced(
     prepared: Prepared, secrets: Secrets, only: Service | None, stages: Sequence[str]
 ) -> list[Finding]:
-    """A warning for each replica, router, page and proxy that runs and restarts; `stages`: () for all."""
+    """A warning for each replica, router, page and proxy that restarts or stops; `stages`: () for all."""
     plan = prepared.plan
     services = [service for service in plan.services if only is None or service.name == only.name]
     ranks = starts_ranks(stages)
@@ -54,7 +55,8 @@ def announced(
         for _, title, host, container in front
         if container.name in present.get(host, {})
     )
-    return [finding for finding in (*of_replicas, *of_front) if finding]
+    stopping = _unplanned(plan, present) if ranks else ()
+    return [finding for finding in (*stopping, *of_replicas, *of_front) if finding]
 
 
 def _front(plan: Plan, services: list[PlannedService]) -> Iterator[tuple[str, str, str, Container]]:
@@ -66,6 +68,21 @@ def _front(plan: Plan, services: list[PlannedService]) -> Iterator[tuple[str, st
         yield "webui", "The chat page", plan.webui.host, plan.webui.container
     if plan.proxy:
         yield "proxy", "The proxy", plan.proxy.host, plan.proxy.container
+
+
+def _unplanned(plan: Plan, present: Containers) -> Iterator[Finding]:
+    """Ranks whose service or replica left the inventory, or has another name there."""
+    planned: dict[str, set[str]] = {}
+    for node in (node for each in plan.services for replica in each.replicas for node in replica.nodes):
+        planned.setdefault(node.host, set()).add(node.container.name)
+    stopping: dict[str, list[str]] = {}
+    for host in planned.keys() & present.keys():
+        for name, container in present[host].items():
+            if container.running and is_engine(name) and name not in planned[host]:
+                stopping.setdefault(name, []).append(host)
+    for name, hosts in stopping.items():
+        what = f"{name} on {', '.join(sorted(hosts))} stops: the plan has no rank of that name there."
+        yield Finding(id="restart", severity="warning", host=min(hosts), what=what)
 
 
 def _of_container(title: str, host: str, container: Container, present: Present) -> Finding | None:
