@@ -27,6 +27,7 @@ SPEC_OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "cgroup_parent": {"type": "str"},
     "shm_size": {"type": "str"},
     "volumes": {"type": "list", "elements": "str", "default": []},
+    "files": {"type": "dict", "default": {}},
     "devices": {"type": "list", "elements": "str", "default": []},
     "gpus": {"type": "str"},
     "cap_add": {"type": "list", "elements": "str", "default": []},
@@ -59,8 +60,12 @@ def read_env_file(text: str) -> t.Dict[str, str]:
 
 
 def canonical(spec: Spec, image_id: str, secret_env: t.Dict[str, str]) -> Spec:
-    """Return the spec as it is compared: no empty options, the image's ID, secrets only as a digest."""
-    kept: Spec = {key: value for key, value in spec.items() if value not in (None, [], {}, "")}
+    """Return the spec as it is compared: no empty options, the image's ID, secrets only as a digest.
+
+    Other files have other paths, which are in the command.
+    """
+    options = {key: value for key, value in spec.items() if key != "files"}
+    kept: Spec = {key: value for key, value in options.items() if value not in (None, [], {}, "")}
     kept["environment"] = {key: env_value(value) for key, value in spec.get("environment", {}).items()}
     kept["image_id"] = image_id
     if secret_env:

@@ -53,6 +53,12 @@ options:
       cgroup_parent: {description: "Slice of systemd that the container is in.", type: str}
       shm_size: {description: "Size of /dev/shm, for instance V(32g).", type: str}
       volumes: {description: "Mounts, V(/source:/target:ro).", type: list, elements: str, default: []}
+      files:
+        description:
+          - Text files by their paths on the node, mode 0644, for O(spec.volumes) to mount. They are written
+            where they differ. A container is not recreated for them, so other text needs another path.
+        type: dict
+        default: {}
       devices: {description: "Devices, V(/dev/x:/dev/x:rwm).", type: list, elements: str, default: []}
       gpus: {description: "As docker run --gpus, V(all), a number, or V(device=0,1).", type: str}
       cap_add: {description: Capabilities to add., type: list, elements: str, default: []}
@@ -185,6 +191,8 @@ def _created(
     fingerprint = container_spec.fingerprint(canonical)
     old_labels = container.labels if container is not None else {}
     differs = old_labels.get(container_spec.SPEC_LABEL) != fingerprint
+    if not module.check_mode:
+        _write(module, spec["files"])
     if differs and not module.check_mode:
         missing = container_spec.missing_sources(spec, os.path.exists)
         if missing:
@@ -239,6 +247,17 @@ def _image_id(module: AnsibleModule, client: t.Optional[DockerClient], image: st
             )
         )
     return ""
+
+
+def _write(module: AnsibleModule, files: t.Dict[str, str]) -> None:
+    for path, text in files.items():
+        file = Path(path)
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            written = Path(module.tmpdir, file.name)
+            written.write_text(text, encoding="utf-8")
+            written.chmod(0o644)
+            module.atomic_move(str(written), path)
 
 
 def _secret_env(module: AnsibleModule, path: t.Optional[str]) -> t.Dict[str, str]:

@@ -94,7 +94,7 @@ def served(
         known = catalogue.lookup(cluster.services[0].model_id)
         checkpoint = known or describe(demo.EMBEDDING_MODEL, "path", folder=model)
         service = build(cluster, {None: checkpoint}).services[0]
-        container = service.replicas[0].nodes[0].container
+        container = service.replicas[0].nodes[0].container.without_files()
         config = folder / "engine.yaml"
         keys = engines.get(engine, version).config_file(api_key=USER, admin_key=ADMIN)
         config.write_text(yaml.safe_dump(keys), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import (
     container_spec,
     docker_api,
 )
+from ansible_collections.headfirst.serving.plugins.modules import container
 from clusters import nodes
 from docker import APIClient, DockerClient
 from docker.errors import APIError
@@ -188,7 +190,7 @@ def test_the_command_has_every_option_of_a_spec() -> None:
         ],
         *["--label=l={}", "--env=A=True", "--env=KEY", "--volume=/a:/b:ro", "engine:1", "serve"],
     ]
-    others = {"labels", "env_file", "restart_policy", "image", "command", "init"}
+    others = {"labels", "env_file", "files", "restart_policy", "image", "command", "init"}
     given = {name for name, value in filled.items() if value not in (None, [], {}, "")}
     assert set(container_spec.SPEC_OPTIONS) == given | others
 
@@ -221,3 +223,16 @@ def test_a_container_that_is_just_ending_gets_its_policy() -> None:
     container = Ending()
     assert container_runtime.Docker(None).set_restart_policy(container, "no", check=False)  # type: ignore[arg-type]
     assert container.ended
+
+
+def test_files_that_differ_are_written_before_they_are_mounted(tmp_path: Path) -> None:
+    module: Any = SimpleNamespace(tmpdir=str(tmp_path), atomic_move=os.replace)
+    same, other = tmp_path / "a" / "same.py", tmp_path / "b" / "other.py"
+    for file in (same, other):
+        file.parent.mkdir()
+        file.write_text("text")
+        os.utime(file, (0, 0))
+    container._write(module, {str(same): "text", str(other): "other", str(tmp_path / "c" / "new.py"): "new"})
+    assert same.stat().st_mtime == 0
+    assert other.read_text() == "other"
+    assert (tmp_path / "c" / "new.py").stat().st_mode & 0o777 == 0o644

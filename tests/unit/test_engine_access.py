@@ -22,6 +22,7 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.role_vars.engine import engine_vars
 from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
+from headfirst.decide.containers.spec import with_text
 from headfirst.decide.diagnose.subject import values
 from headfirst.decide.engines import access, key_check
 from headfirst.decide.engines.base import Launch
@@ -166,15 +167,17 @@ def test_every_python_of_the_container_has_the_check(tmp_path: Path) -> None:
     keys = tmp_path / "engine.yaml"
     keys.write_text("api-key: k\n")
     launch = Launch([sys.executable, str(tmp_path / "program.py"), str(keys)], {})
-    checked = access.checked(launch, str(keys), {})
+    check = tmp_path / "key_check.py"
+    check.write_text(access.CHECK)
+    behind = access.checked(launch, str(keys), {})
+    mounted = [str(check) if word == access.FILE else word for word in behind.command]
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
-    run = [
-        subprocess.run(it.command, env=environment, capture_output=True, text=True)
-        for it in (launch, checked)
-    ]
-    assert [done.stdout.split() for done in run] == [["__call__"] * 2, ["checked"] * 2], run[1].stderr
+    commands = launch.command, mounted, with_text(behind.command, behind.files)
+    run = [subprocess.run(command, env=environment, capture_output=True, text=True) for command in commands]
+    said = [done.stdout.split() for done in run]
+    assert said == [["__call__"] * 2, ["checked"] * 2, ["checked"] * 2], run[1].stderr + run[2].stderr
     keys.unlink()  # without its keys nothing serves
-    assert subprocess.run(checked.command, env=environment, capture_output=True).returncode
+    assert subprocess.run(mounted, env=environment, capture_output=True).returncode
 
 
 def planned(folder: Path, model: str, *settings: str) -> PlannedService:
@@ -200,7 +203,7 @@ def test_each_server_that_others_reach_has_the_check(
 ) -> None:
     service = planned(tmp_path, model, *settings)
     nodes = service.replicas[0].nodes
-    assert [node.rank for node in nodes if access.CHECK in node.container.command] == ranks
+    assert [node.rank for node in nodes if access.FILE in node.container.command] == ranks
     scheduled = service.scheduled[0].ranks
     assert [number for number, rank in enumerate(scheduled) if access.CHECK in rank.command] == ranks
     secrets = Secrets()

@@ -16,11 +16,12 @@ from rendering import planned
 TARGETS = get_args(Target)
 # Fields whose values a scheduler's files have from other fields of the plan.
 _SCHEDULED = {"entrypoint", "command", "environment", "gpus"}
+_COMMAND = {"name", "files"}  # the text of a file is in the command
 ELSEWHERE = {
-    "docker-run": {"name"},
-    "compose": {"name"},
-    "slurm": _SCHEDULED | {"name", "devices", "shm_size"},  # those of the host
-    "kubernetes": _SCHEDULED | {"name"},
+    "docker-run": _COMMAND,
+    "compose": _COMMAND,
+    "slurm": _SCHEDULED | _COMMAND | {"devices", "shm_size"},  # those of the host
+    "kubernetes": _SCHEDULED | _COMMAND,
 }
 
 
@@ -86,7 +87,7 @@ def with_router(plan: Plan, **changes: Any) -> Plan:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("field", sorted(Container.model_fields))
 def test_no_option_of_the_router_is_dropped_either(field: str, target: Target) -> None:
-    if field in ("name", "command", "env_file") or (field in ELSEWHERE[target] & _SCHEDULED - {"gpus"}):
+    if field in {*_COMMAND, "command", "env_file", *(ELSEWHERE[target] & _SCHEDULED - {"gpus"})}:
         return
     plan = planned("lab-disaggregated.ini")
     changed = with_router(plan, **{field: sample(field)})

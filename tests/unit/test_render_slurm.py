@@ -179,7 +179,7 @@ def test_pyxis_mounts_what_the_plan_mounts(tmp_path: Path) -> None:
     job.programs.record("python3")
     assert job.run()[0] == 0
     words, _ = job.programs.records("srun")[1]
-    container = plan.services[0].replicas[0].nodes[0].container
+    container = plan.services[0].replicas[0].nodes[0].container.without_files()
     assert f"--container-image={container.image}" in words
     mounts = next(word for word in words if word.startswith("--container-mounts="))
     config = names.engine_config(container.name)

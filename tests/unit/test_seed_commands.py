@@ -86,8 +86,7 @@ def _container(rest: list[str]) -> tuple[dict[str, Any], dict[str, str], list[st
 
 def _arguments(rest: list[str]) -> list[str]:
     """The words after the program; the model that vLLM and LMDeploy take without a flag gets one."""
-    if access.CHECK in rest:
-        rest = rest[rest.index(access.CHECK) + 2 :]  # and the file with the keys
+    rest = list(access.unchecked(rest))
     if rest[:2] in (["python3", "-m"], ["python", "-m"]):
         return rest[3:]
     if "api_server" in rest:  # of lmdeploy, or of the program that hands the key to it

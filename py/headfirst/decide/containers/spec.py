@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from ansible_collections.headfirst.serving.plugins.module_utils.container_spec import cdi_devices
@@ -28,6 +28,7 @@ class Container(BaseModel):
     cgroup_parent: str | None = None  # a slice of systemd; None: where the runtime puts containers
     shm_size: str | None = None
     volumes: list[str] = []
+    files: dict[str, str] = {}  # by path on the host: Python programs in `command` that `volumes` mount
     devices: list[str] = []
     gpus: str | None = None
     cap_add: list[str] = []
@@ -40,6 +41,17 @@ class Container(BaseModel):
     def module_spec(self) -> dict[str, Any]:
         """`spec` of the module `container`."""
         return self.model_dump(exclude={"name"}, exclude_none=True)
+
+    def without_files(self) -> Container:
+        """The container for who writes no `files`: its command has their text."""
+        volumes = [volume for volume in self.volumes if volume.split(":")[0] not in self.files]
+        command = with_text(self.command, self.files)
+        return self.model_copy(update={"command": command, "volumes": volumes, "files": {}})
+
+
+def with_text(command: Sequence[str], files: Mapping[str, str]) -> list[str]:
+    """A command of Python with the text of its programs in place of their paths."""
+    return [part for word in command for part in (["-c", files[word]] if word in files else [word])]
 
 
 def gpu_options(runtime: Runtime, devices: Sequence[str] | None) -> dict[str, Any]:

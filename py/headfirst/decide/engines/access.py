@@ -6,6 +6,7 @@ paths, whatever starts their processes: Python imports it in each, and FastAPI i
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -15,25 +16,16 @@ from headfirst.decide.engines import ray
 from headfirst.decide.engines.base import Launch
 
 CHECK = files(__package__).joinpath("key_check.py").read_text(encoding="utf-8")
-# Its arguments are the check, the file with the keys, and the command.
-_RUN = """\
-import os, sys, tempfile
-_, check, keys, *command = sys.argv
-folder = tempfile.mkdtemp()
-with open(folder + "/sitecustomize.py", "w") as file:
-    file.write(check)
-folders = [folder, os.environ.get("PYTHONPATH")]
-os.environ.update(HEADFIRST_KEYS=keys, PYTHONPATH=os.pathsep.join(filter(None, folders)))
-os.execvp(command[0], command)
-"""
+_FILE = "/etc/headfirst/key_check-"
+# On the host and in the container. A version that a rollback returns to has its own.
+FILE = f"{_FILE}{hashlib.sha256(CHECK.encode()).hexdigest()[:12]}.py"
 # Programs that are not Python answer in their place.
 _OTHER_SERVERS = ("SGLANG_RUST_SERVER", "VLLM_USE_RUST_FRONTEND")
 
 
 def unchecked(words: Sequence[str]) -> Sequence[str]:
     """A container's command without the check, also one of another version."""
-    title = CHECK.partition(";")[0]
-    place = next((number for number, word in enumerate(words) if word.startswith(title)), -2)
+    place = next((number for number, word in enumerate(words) if word.startswith(_FILE)), -2)
     return words[place + 2 :]
 
 
@@ -47,7 +39,6 @@ def checked(launch: Launch, keys: str | None, variables: Mapping[str, str]) -> L
             hint=f"Remove {other}.",
         )
     words = [*([launch.entrypoint] if launch.entrypoint else []), *launch.command]
-    entrypoint, *run = "python3", "-c", _RUN, CHECK, keys, *words
-    if launch.entrypoint:
-        return replace(launch, entrypoint=entrypoint, command=run)
-    return replace(launch, command=[entrypoint, *run])
+    command, entrypoint = [FILE, keys, *words], "python3" if launch.entrypoint else None
+    command = command if entrypoint else ["python3", *command]
+    return replace(launch, entrypoint=entrypoint, command=command, files={FILE: CHECK})

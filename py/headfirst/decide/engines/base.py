@@ -88,13 +88,14 @@ class Launch:
     """What a rank's container runs. `command` follows the image; `environment` has no secrets.
 
     `entrypoint` is the program that takes `command` in place of the image's own entrypoint. `programs` are
-    those that the image must have beside the engine.
+    those that the image must have beside the engine. `files` are programs in `command`, by path.
     """
 
     command: list[str]
     environment: dict[str, str]
     entrypoint: str | None = None
     programs: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

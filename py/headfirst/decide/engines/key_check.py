@@ -1,4 +1,7 @@
-"""The check of keys before an engine's API; access.py makes it `sitecustomize` in the container."""
+"""The check of keys before an engine's API: `key_check.py KEYS COMMAND…` runs the command behind it.
+
+It is `sitecustomize` in each Python process of the command. KEYS is the file with the keys.
+"""
 
 import base64
 import contextlib
@@ -7,6 +10,7 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +101,11 @@ class OnImport(importlib.abc.MetaPathFinder):
 
 if __name__ == "sitecustomize":
     sys.meta_path.insert(0, OnImport())
+elif __name__ == "__main__":
+    keys, *command = sys.argv[1:]
+    text = sys.orig_argv[2] if sys.argv[0] == "-c" else Path(__file__).read_text(encoding="utf-8")
+    folder = tempfile.mkdtemp()
+    Path(folder, "sitecustomize.py").write_text(text, encoding="utf-8")
+    folders = [folder, os.environ.get("PYTHONPATH")]
+    os.environ.update(HEADFIRST_KEYS=keys, PYTHONPATH=os.pathsep.join(filter(None, folders)))
+    os.execvp(command[0], command)  # noqa: S606 - the engine's command

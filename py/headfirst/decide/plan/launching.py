@@ -10,7 +10,7 @@ from headfirst.common import container_names as names
 from headfirst.decide.cluster.types import Host, Place, Replica, Service
 from headfirst.decide.cluster.values import memory_bytes
 from headfirst.decide.containers import blanks
-from headfirst.decide.containers.spec import Container, Runtime, docker_run, gpu_options
+from headfirst.decide.containers.spec import Container, Runtime, docker_run, gpu_options, with_text
 from headfirst.decide.engines import access
 from headfirst.decide.engines.base import KEY_FILE, Engine, KvTransfer, Launch, LaunchRequest
 from headfirst.decide.engines.layout import Layout
@@ -237,6 +237,7 @@ class Launching:
         # The role `engine` writes the file on the ranks that read it.
         if request.config_file in launch.command:
             volumes.append(f"{request.config_file}:{request.config_file}:ro")
+        volumes += [f"{file}:{file}:ro" for file in launch.files]
         volumes += [f"{request.cache_dir}:{request.cache_dir}"] if request.cache_dir else []
         more: dict[str, Any] = gpu_options(self._runtime, place.devices) if cuda else {}
         more["ulimits"] = {"memlock": -1, "stack": 67108864} if cuda else {}
@@ -253,6 +254,7 @@ class Launching:
             cgroup_parent=rank_ports.slice_of(place.host),
             shm_size=_shm_size(settings.shm_size, self._shared_bytes),
             volumes=[*volumes, *settings.engine_volumes],
+            files=dict(launch.files),
             cap_add=["IPC_LOCK"] if chosen.hca else [],
             # A rank cannot come back alone: the supervisor starts all ranks together.
             restart_policy="no",
@@ -277,6 +279,6 @@ def _alike(what: str, values: Sequence[_T]) -> tuple[_T | None, str]:
 def _scheduled(launch: Launch) -> types.ScheduledRank:
     return types.ScheduledRank(
         entrypoint=launch.entrypoint,
-        command=[blanks.parse(word) for word in launch.command],
+        command=[blanks.parse(word) for word in with_text(launch.command, launch.files)],
         environment=blanks.parsed(launch.environment),
     )

@@ -62,7 +62,9 @@ def hosts(plan: Plan) -> list[HostParts]:
                 reads = any(volume.startswith(f"{secret.path}:") for volume in node.container.volumes)
                 rank = Rank(service, replica, node.rank)
                 environment = tuple(of_environment(service, replica))
-                part = Part(node.container, what, secret if reads else None, rank, environment)
+                part = Part(
+                    node.container.without_files(), what, secret if reads else None, rank, environment
+                )
                 add(node.host, node.address, part)
     for service in plan.services:
         for router in service.routers:

@@ -135,7 +135,7 @@ def _left_out(service: PlannedService) -> list[str]:
     for replica, scheduled in zip(service.replicas, service.scheduled, strict=True):
         # The device plugins bring these.
         brought = [CDI_GPU, *([INFINIBAND] if scheduled.rdma else [])]
-        for planned in (node.container for node in replica.nodes):
+        for planned in (node.container.without_files() for node in replica.nodes):
             devices = [device for device in planned.devices if not device.startswith(tuple(brought))]
             user = None if numeric(planned.user) else planned.user
             rest = planned.model_copy(update={"devices": devices, "user": user})
@@ -284,7 +284,7 @@ def _reads_key(scheduled: Scheduled, *, leader: bool) -> bool:
 def _folders(planned: Container, secret: secret_files.SecretFile) -> list[tuple[str, str, bool]]:
     """Folders of the host, where they are in the container, and whether they are only read."""
     folders = []
-    for volume in planned.volumes:
+    for volume in planned.without_files().volumes:
         source, target, *flags = volume.split(":")
         if source != secret.path:
             folders.append((source, target, "ro" in flags))

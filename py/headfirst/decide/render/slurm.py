@@ -248,7 +248,7 @@ def _ports(job: _Job) -> list[tuple[int, list[int]]]:
 
 
 def _start(job: _Job) -> str:
-    planned = job.replicas[0].nodes[0].container
+    planned = job.replicas[0].nodes[0].container.without_files()
     volumes = [volume for volume in planned.volumes if not volume.startswith(f"{job.secret.path}:")]
     mounts = [*(shlex.quote(volume) for volume in volumes), f'"$config:{job.secret.path}:ro"']
     mounts += [f'"${name}:{file.path}:ro"' for name, file in job.environments.items()]
@@ -305,7 +305,7 @@ def _limits(replica: PlannedReplica, scheduled: Scheduled) -> str:
 
 def _left_out(job: _Job) -> list[str]:
     lines: list[str] = []
-    for planned in (node.container for replica in job.replicas for node in replica.nodes):
+    for planned in (node.container.without_files() for replica in job.replicas for node in replica.nodes):
         # The size of the host's shared memory is the host's.
         carried = _CARRIED | ({"shm_size"} if planned.ipc_mode == "host" else set())
         carried |= {"env_file"} if job.environments else set()
