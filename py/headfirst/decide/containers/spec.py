@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -47,6 +48,11 @@ class Container(BaseModel):
         volumes = [volume for volume in self.volumes if volume.split(":")[0] not in self.files]
         command = with_text(self.command, self.files)
         return self.model_copy(update={"command": command, "volumes": volumes, "files": {}})
+
+
+def program_file(name: str, text: str) -> str:
+    """The path of a program in `files`, on the host and in the container; other text has another path."""
+    return f"/etc/headfirst/{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.py"
 
 
 def with_text(command: Sequence[str], files: Mapping[str, str]) -> list[str]:

@@ -6,26 +6,24 @@ paths, whatever starts their processes: Python imports it in each, and FastAPI i
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 
 from headfirst.common.errors import InputError
+from headfirst.decide.containers.spec import program_file
 from headfirst.decide.engines import ray
 from headfirst.decide.engines.base import Launch
 
 CHECK = files(__package__).joinpath("key_check.py").read_text(encoding="utf-8")
-_FILE = "/etc/headfirst/key_check-"
-# On the host and in the container. A version that a rollback returns to has its own.
-FILE = f"{_FILE}{hashlib.sha256(CHECK.encode()).hexdigest()[:12]}.py"
+FILE = program_file("key_check", CHECK)
 # Programs that are not Python answer in their place.
 _OTHER_SERVERS = ("SGLANG_RUST_SERVER", "VLLM_USE_RUST_FRONTEND")
 
 
 def unchecked(words: Sequence[str]) -> Sequence[str]:
     """A container's command without the check, also one of another version."""
-    place = next((number for number, word in enumerate(words) if word.startswith(_FILE)), -2)
+    place = next((number for number, word in enumerate(words) if "/key_check-" in word), -2)
     return words[place + 2 :]
 
 

@@ -69,7 +69,7 @@ def hosts(plan: Plan) -> list[HostParts]:
     for service in plan.services:
         for router in service.routers:
             # No supervisor registers the replicas here.
-            container = router.container.model_copy(update={"command": router.fixed_command})
+            container = router.container.without_files().model_copy(update={"command": router.fixed_command})
             what = f"the router of {service.served_model_name} at {router.url}"
             add(router.host, router.address, Part(container, what, of_env_file(router)))
     if plan.webui:

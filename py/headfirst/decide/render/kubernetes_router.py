@@ -28,7 +28,7 @@ def about(service: PlannedService) -> list[str]:
     for router in service.required_routers[:1]:
         path = f"{secret_files.FOLDER}/{secret_files.of_env_file(router).name}"
         lines.append(f"  kubectl create secret generic {router_name(router)} --from-env-file={path}")
-        lines += scheduled_options.stated(router.container, _CARRIED, _GIVEN, "Kubernetes")
+        lines += scheduled_options.stated(router.container.without_files(), _CARRIED, _GIVEN, "Kubernetes")
     return lines
 
 

@@ -313,7 +313,7 @@ def _left_out(job: _Job) -> list[str]:
     if job.router:
         given = {**_GIVEN, "ipc_mode": None}
         lines += scheduled_options.stated(
-            job.router.container, slurm_router.CARRIED, given, "Slurm for the router"
+            job.router.container.without_files(), slurm_router.CARRIED, given, "Slurm for the router"
         )
     return list(dict.fromkeys(lines))
 

@@ -22,7 +22,7 @@ from headfirst.decide.containers.blanks import (
     parsed,
     secret,
 )
-from headfirst.decide.containers.spec import Container, docker_run
+from headfirst.decide.containers.spec import Container, docker_run, program_file, with_text
 from headfirst.decide.plan.types import PlannedReplica, PlannedRouter
 
 VERSION = "1.13.0"
@@ -36,6 +36,7 @@ _START = (
 )
 # With prefill and decode divided.
 _DOOR = files(__package__).joinpath("router_door.py").read_text(encoding="utf-8")
+_DOOR_FILES = {program_file("router_door", _DOOR): _DOOR}
 # The list of replicas is an argument here, and a file for smg; without a container, /tmp is the host's.
 _LISTED = (
     "import sys, tempfile; listed = tempfile.NamedTemporaryFile('w', suffix='.json'); "
@@ -83,7 +84,8 @@ def command(address: str, port: int, metrics_port: int, policy: str, *, divided:
         "--history-backend": "none",  # else it keeps what people wrote in its memory
     }
     words = [str(word) for option in options.items() for word in option]
-    return ["-c", _DOOR if divided else _START, *words, _EITHER_SHAPE, "--disable-tokenizer-autoload"]
+    program = _DOOR_FILES if divided else ("-c", _START)
+    return [*program, *words, _EITHER_SHAPE, "--disable-tokenizer-autoload"]
 
 
 def with_replicas(command: Sequence[str], workers: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -92,7 +94,7 @@ def with_replicas(command: Sequence[str], workers: Mapping[str, Mapping[str, Any
     One that does not answer yet is asked again. smg takes more than an address from a file only, and lists of
     one shape only.
     """
-    command = [word for word in command if word != _EITHER_SHAPE]
+    command = [word for word in with_text(command, _DOOR_FILES) if word != _EITHER_SHAPE]
     if not any(workers.values()):
         return [*command, "--worker-urls", *workers]
     listed = {"version": 1, "workers": [{"url": url, **fields} for url, fields in workers.items()]}
@@ -124,13 +126,17 @@ def _router(
     settings, policy = cluster.settings, service.settings.router_policy
     image = BUILT_IMAGE if settings.router_image_source == "build" else OFFICIAL_IMAGE
     name, address = names.router(service.name), router.host.address
-    run = command(address, router.port, router.metrics_port, policy, divided=service.roles[0] is not None)
+    divided = service.roles[0] is not None
+    run = command(address, router.port, router.metrics_port, policy, divided=divided)
+    programs = _DOOR_FILES if divided else {}
     container = Container(
         **service_containers.BASES["router"],
         name=name,
         image=settings.router_image or image,
         entrypoint="python3",
         command=run,
+        volumes=[f"{path}:{path}:ro" for path in programs],
+        files=programs,
         env_file=names.env_file(name),
     )
     return PlannedRouter(
