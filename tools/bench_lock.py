@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lock_hashes import of_wheels_for
 from uv import find_uv_bin
 
 ROOT = Path(__file__).parents[1] / "py"
@@ -20,19 +21,21 @@ from headfirst.control.images.pip_settings import uv_environment  # noqa: E402  
 TOOL = "evalscope==1.14.1"
 HEADER = "# Python packages of the load tool. Made by tools/bench_lock.py; do not edit.\n"
 LISTS = ROOT / "headfirst" / "control" / "bench" / "packages"
+PYTHON = "3.11"
+CONTROLLERS = ("manylinux", "musllinux", "macosx")
 _FLAGS = (
     "--universal",
     "--generate-hashes",
     "--no-header",
     "--no-annotate",
     "--python-version",
-    "3.11",
+    PYTHON,
     "--quiet",
 )
 
 
 def main() -> None:
-    needs = _resolved(LISTS.with_suffix(".in").read_text())
+    needs = of_wheels_for(CONTROLLERS, PYTHON, _resolved(LISTS.with_suffix(".in").read_text()))
     LISTS.with_suffix(".lock").write_text(HEADER + needs + _resolved(TOOL, "--no-deps"))
 
 

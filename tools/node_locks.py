@@ -3,18 +3,18 @@
 Usage: python tools/node_locks.py
 uv reads its own settings here, not pip's, whose folders of wheels may hold those of one Python alone.
 One resolution for all Pythons and platforms that nodes have; base.lock is what every node gets, the others
-hold what a hub's client needs besides.
+hold what a hub's client needs besides. The hashes are those of wheels that a node can install.
 """
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from lock_hashes import of_wheels_for, packages
 from uv import find_uv_bin
 
 ROOT = Path(__file__).parents[1]
@@ -30,14 +30,14 @@ def main() -> None:
         everything = Path(folder) / "all.txt"
         everything.write_text(_resolved(line for name in LOCKS for line in requirements(name)))
         same = f"--constraint={everything}"
-        base = _packages(_resolved(requirements("base"), same))
+        base = packages(_resolved(requirements("base"), same))
         for name, path in LOCKS.items():
-            packages = base
+            pinned = base
             if name != "base":
-                both = _packages(_resolved([*requirements("base"), *requirements(name)], same))
-                packages = [package for package in both if package not in base]
+                both = packages(_resolved([*requirements("base"), *requirements(name)], same))
+                pinned = [package for package in both if package not in base]
             path.parent.mkdir(exist_ok=True)
-            path.write_text(HEADER + "".join(packages))
+            path.write_text(HEADER + of_wheels_for(("manylinux",), MIN_PYTHON, "".join(pinned)))
 
 
 def _resolved(lines: Iterable[str], *extra: str) -> str:
@@ -45,11 +45,6 @@ def _resolved(lines: Iterable[str], *extra: str) -> str:
     argv += ["--generate-hashes", "--no-header", "--no-annotate", "--only-binary=:all:", *extra]
     done = subprocess.run(argv, input="\n".join(lines), stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout
-
-
-def _packages(text: str) -> list[str]:
-    """Each package with its hashes; lines of options are no packages."""
-    return [block for block in re.split(r"(?m)^(?=\S)", text) if "==" in block.partition("\n")[0]]
 
 
 if __name__ == "__main__":

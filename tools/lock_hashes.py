@@ -1,0 +1,58 @@
+"""Leaves those hashes in a lock that belong to wheels which the hosts of the lock can install."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tomllib
+from packaging.utils import parse_wheel_filename
+from uv import find_uv_bin
+
+_MACHINES = ("x86_64", "aarch64", "arm64", "universal2")
+
+
+def of_wheels_for(systems: tuple[str, ...], python: str, lock: str) -> str:
+    """`lock` without hashes of source archives, of PyPy and of wheels for other systems than `systems`.
+
+    `systems` are beginnings of platform tags (`manylinux`). A package that has no wheel for them is left out.
+    """
+    usable = {
+        wheel["hash"]
+        for package in _files(lock, python)
+        for wheel in package.get("wheels", ())
+        if _installs(Path(wheel.get("url") or wheel["path"]).name, systems)
+    }
+    blocks = []
+    for block in packages(lock):
+        pin, *hashes = re.split(r" \\\n +--hash=", block.rstrip("\n"))
+        if kept := [digest for digest in hashes if digest in usable]:
+            blocks.append(" \\\n    --hash=".join((pin, *kept)) + "\n")
+    return "".join(blocks)
+
+
+def packages(lock: str) -> list[str]:
+    """Each package with its hashes; comments and lines of options are no packages."""
+    return [block for block in re.split(r"(?m)^(?=\S)", lock) if "==" in block.partition("\n")[0]]
+
+
+def _files(lock: str, python: str) -> list[dict[str, Any]]:
+    """The packages of uv's own lock of the same versions: it has the name of each file."""
+    pins = [block.partition("\n")[0].rstrip(" \\") for block in packages(lock)]
+    with tempfile.TemporaryDirectory() as folder:
+        project = f'[project]\nname = "hosts"\nversion = "0"\nrequires-python = ">={python}"\n'
+        Path(folder, "pyproject.toml").write_text(f"{project}dependencies = {pins}\n")
+        subprocess.run([find_uv_bin(), "lock", "--quiet"], cwd=folder, check=True)
+        read: list[dict[str, Any]] = tomllib.loads(Path(folder, "uv.lock").read_text())["package"]
+        return read
+
+
+def _installs(name: str, systems: tuple[str, ...]) -> bool:
+    return any(
+        tag.interpreter.startswith(("cp", "py"))
+        and (tag.platform == "any" or (tag.platform.startswith(systems) and tag.platform.endswith(_MACHINES)))
+        for tag in parse_wheel_filename(name)[3]
+    )
