@@ -6,7 +6,7 @@ the file has none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal
@@ -161,11 +161,20 @@ class Reserve(BaseModel):
     source: Annotated[str, Field(min_length=10)]
 
 
+def _each(entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rules, and those of each group: they have its fields beside their own, its arguments in front."""
+    for entry in entries:
+        shared = {name: value for name, value in entry.items() if name != "rules"}
+        for rule in entry.get("rules", [{}]):
+            arguments = shared.get("arguments", {}) | rule.get("arguments", {})
+            yield shared | rule | {"arguments": arguments}
+
+
 class _Presets(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    layouts: tuple[LayoutRule, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    layouts: Annotated[tuple[LayoutRule, ...], BeforeValidator(_each)] = ()
+    rules: Annotated[tuple[Rule, ...], BeforeValidator(_each)] = ()
     absences: tuple[Absence, ...] = ()
     quantize_on_load: tuple[Quantization, ...] = ()
     smaller_reserves: tuple[Reserve, ...] = ()
