@@ -16,6 +16,7 @@ from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan import metric_rules, monitoring
+from headfirst.decide.plan.dashboards import dashboard
 from headfirst.decide.plan.types import Monitoring, MonitoringContainer, Plan
 
 Files = dict[str, str]
@@ -59,12 +60,11 @@ def grafana_files(planned: Monitoring) -> Files:
     template = data_dir("templates") / "monitoring"
     source = "provisioning/datasources/prometheus.yml"
     text = (template / f"{source}.j2").read_text(encoding="utf-8")
-    names = sorted(path.name for path in (template / "dashboards").glob("*.json"))
+    pages = yaml.safe_load((template / "dashboards.yml").read_text(encoding="utf-8"))
     return {
         source: jinja2.Template(text).render(url=planned.prometheus_url),
-        **_folder(
-            template, "provisioning/dashboards/headfirst.yml", *(f"dashboards/{name}" for name in names)
-        ),
+        **_folder(template, "provisioning/dashboards/headfirst.yml"),
+        **{f"dashboards/{name}.json": _json(dashboard(name, page)) for name, page in pages.items()},
     }
 
 
