@@ -3,21 +3,88 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.common.safetensors_file import DTYPE_BITS
-from headfirst.common.untrusted import UntrustedError, file_listing, integer, json_object, line, shown
+from headfirst.common.untrusted import UntrustedError, file_listing, json_object, line, shown
 from headfirst.decide.model.measured import Part
+from headfirst.decide.untrusted_model import validated
 
 Entry = dict[str, Any]
 ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 RELEASED = re.compile(r"20\d\d(-(0[1-9]|1[0-2]))?", re.ASCII)
 _SHARD_NAME = re.compile(r"[\w.-]*(\{:0?\d{0,2}d?\}[\w.-]*)?", re.ASCII)
-_MOST_BYTES = 1 << 50
-_MOST_SHARDS = 100_000
-_PARTS = [part.value for part in Part]
+
+
+def _text(value: str) -> str:
+    return line(value, what="a text", limit=2000)
+
+
+def _released(value: str) -> str:
+    if not RELEASED.fullmatch(value):
+        raise ValueError("it is not a month such as 2025-07, or a year")
+    return value
+
+
+def _shard_name(value: str) -> str:
+    if not value or not _SHARD_NAME.fullmatch(value):
+        raise ValueError("it is not a name such as model-{:05d}-of-00004.safetensors")
+    return value
+
+
+def _listed(files: dict[str, int]) -> dict[str, int]:
+    file_listing(files)
+    return files
+
+
+_Text = Annotated[str, AfterValidator(_text)]
+_Count = Annotated[int, Field(ge=0, le=1 << 50)]
+_Dtype = Annotated[str, Field(pattern=f"^({'|'.join(DTYPE_BITS)})$")]
+_Part = Annotated[str, Field(pattern=f"^({'|'.join(part.value for part in Part)})$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _Measured(_Strict):
+    by_dtype: dict[_Dtype, _Count]
+    by_part: dict[_Part, _Count]
+    bf16_by_part: dict[_Part, _Count]
+    draft_layers: _Count = 0
+
+
+class _Weights(_Strict):
+    total_bytes: _Count = 0
+    total_bytes_are: _Text = ""
+    parameters: dict[_Dtype, _Count] = {}
+    published_parameters: _Count = 0
+    shards: Annotated[int, Field(ge=1, le=100_000)] = 1
+    shard_name: Annotated[str, AfterValidator(_shard_name)] = ""
+    plain_parts: list[_Part] = []
+    tied_head_stored: bool = False
+    stored: dict[_Part, dict[_Dtype, _Count]] = {}
+    bf16: dict[_Part, _Count] = {}
+    files: Annotated[dict[str, _Count], AfterValidator(_listed)] = {}
+    measured: _Measured = _Measured(by_dtype={}, by_part={}, bf16_by_part={})
+
+
+class _Fields(_Strict):
+    """What an entry may have beside `remote_code`, which the built-in catalogue alone may have."""
+
+    source: _Text = ""
+    config: dict[str, Any] = {}
+    same_as: _Text = ""
+    changes: dict[str, Any] = {}
+    weights: _Weights = _Weights()
+    sentence_transformers: bool = False
+    chat_template: bool = False
+    hf_quant_config: dict[str, Any] = {}
+    released: Annotated[str, AfterValidator(_released)] = ""
 
 
 def checked(
@@ -33,31 +100,27 @@ def checked(
         for id, entry in json_object(document, what="a catalogue", limit=100_000).items():
             if not ID.fullmatch(id):
                 raise UntrustedError(f"{shown(id)} is not a hub's id, such as Qwen/Qwen3-32B")
-            entries[id] = _entry(id, entry, remote_code=remote_code)
+            entries[id] = _entry(id, entry, where, remote_code=remote_code)
         _check_bases(entries, known)
     except HeadfirstError as error:
         raise InputError(error.what, where=where, hint=error.hint) from None
     return entries
 
 
-def _entry(id: str, entry: Any, *, remote_code: bool) -> Entry:
+def _entry(id: str, entry: Any, where: str, *, remote_code: bool) -> Entry:
     fields = json_object(entry, what=f"the entry {id}")
     if "remote_code" in fields and not remote_code:
         raise UntrustedError(
             f"the entry {id} has remote_code, which the built-in catalogue alone may have",
             hint="Set trust_remote_code=true in the inventory after you have read the model's Python files.",
         )
-    if unknown := sorted(fields.keys() - _FIELDS.keys() - {"remote_code"}):
+    if unknown := sorted(fields.keys() - _Fields.model_fields.keys() - {"remote_code"}):
         raise UntrustedError(
             f"the entry {id} has an unknown key: {shown(unknown[0])}",
-            hint=f"Keys of an entry: {', '.join(_FIELDS)}.",
+            hint=f"Keys of an entry: {', '.join(_Fields.model_fields)}.",
         )
-    for name, value in fields.items():
-        try:
-            if name in _FIELDS:
-                _FIELDS[name](value, name)
-        except UntrustedError as error:
-            raise UntrustedError(f"the entry {id}: {error.what}") from None
+    checked_fields = {name: value for name, value in fields.items() if name != "remote_code"}
+    validated(_Fields, checked_fields, what=f"the entry {id} is", where=where)
     required = () if "same_as" in fields else ("source", "config", "weights")
     if missing := [name for name in required if name not in fields]:
         raise UntrustedError(f"the entry {id} has no {missing[0]}")
@@ -74,104 +137,3 @@ def _check_bases(entries: Mapping[str, Entry], known: Mapping[str, Entry]) -> No
             if base in chain:
                 raise UntrustedError(f"same_as of the entry {id} leads back to {base}")
             chain.append(base)
-
-
-def _text(value: Any, what: str) -> None:
-    line(value, what=what, limit=2000)
-
-
-def _released(value: Any, what: str) -> None:
-    if not isinstance(value, str) or not RELEASED.fullmatch(value):
-        raise UntrustedError(f"{what} is not a month such as 2025-07, or a year")
-
-
-def _flag(value: Any, what: str) -> None:
-    if not isinstance(value, bool):
-        raise UntrustedError(f"{what} is not true or false")
-
-
-def _bytes(value: Any, what: str) -> None:
-    integer(value, what=what, high=_MOST_BYTES)
-
-
-def _counts(names: list[str]) -> Callable[[Any, str], None]:
-    def check(value: Any, what: str) -> None:
-        for name, count in json_object(value, what=what, limit=100).items():
-            if name not in names:
-                raise UntrustedError(f"{what} has an unknown name: {shown(name)}")
-            integer(count, what=f"{name} in {what}", high=_MOST_BYTES)
-
-    return check
-
-
-def _plain_parts(value: Any, what: str) -> None:
-    if not isinstance(value, list) or not all(part in _PARTS for part in value):
-        raise UntrustedError(f"{what} is not a list of {', '.join(_PARTS)}")
-
-
-def _shards(value: Any, what: str) -> None:
-    integer(value, what=what, low=1, high=_MOST_SHARDS)
-
-
-def _shard_name(value: Any, what: str) -> None:
-    if not isinstance(value, str) or not value or not _SHARD_NAME.fullmatch(value):
-        raise UntrustedError(f"{what} is not a name such as model-{{:05d}}-of-00004.safetensors")
-
-
-def _files(value: Any, what: str) -> None:
-    files = json_object(value, what=what, limit=_MOST_SHARDS)
-    for name in file_listing(files):
-        integer(files[name], what=f"the size of {name} in {what}", high=_MOST_BYTES)
-
-
-def _object(value: Any, what: str) -> None:
-    json_object(value, what=what)
-
-
-def _fields(checks: Mapping[str, Callable[[Any, str], None]]) -> Callable[[Any, str], None]:
-    def check(value: Any, what: str) -> None:
-        for name, content in json_object(value, what=what, limit=100).items():
-            if name not in checks:
-                raise UntrustedError(f"{what} has an unknown key: {shown(name)}")
-            checks[name](content, f"{name} in {what}")
-
-    return check
-
-
-_MEASURED = _fields(
-    {
-        "by_dtype": _counts(list(DTYPE_BITS)),
-        "by_part": _counts(_PARTS),
-        "bf16_by_part": _counts(_PARTS),
-        "draft_layers": _bytes,
-    }
-)
-_STORED = _fields({part: _counts(list(DTYPE_BITS)) for part in _PARTS})
-_WEIGHTS = _fields(
-    {
-        "total_bytes": _bytes,
-        "total_bytes_are": _text,
-        "parameters": _counts(list(DTYPE_BITS)),
-        "published_parameters": _bytes,
-        "shards": _shards,
-        "shard_name": _shard_name,
-        "plain_parts": _plain_parts,
-        "tied_head_stored": _flag,
-        "stored": _STORED,
-        "bf16": _counts(_PARTS),
-        "files": _files,
-        "measured": _MEASURED,
-    }
-)
-# What an entry may have beside `remote_code`, which the built-in catalogue alone may have.
-_FIELDS: dict[str, Callable[[Any, str], None]] = {
-    "source": _text,
-    "config": _object,
-    "same_as": _text,
-    "changes": _object,
-    "weights": _WEIGHTS,
-    "sentence_transformers": _flag,
-    "chat_template": _flag,
-    "hf_quant_config": _object,
-    "released": _released,
-}
