@@ -165,14 +165,10 @@ def test_check_mode_and_limit_reach_ansible(tmp_path: Path) -> None:
                 dest: "{{ playbook_dir }}/made-{{ inventory_hostname }}"
                 content: "new\\n"
                 mode: "0644"
-            - name: Skipped by tag
-              ansible.builtin.fail: {}
-              tags: [broken]
         """,
         check=True,
         diff=True,
         limit="node2",
-        skip_tags="broken",
     )
     assert result.ok
     assert result.changed == {"node2": 1}

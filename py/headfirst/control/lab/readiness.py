@@ -44,10 +44,10 @@ def await_boot(container: Container, address: str, timeout: float = _TIMEOUT) ->
     )
 
 
-def ssh_answers(address: str, timeout: float = 1.0) -> bool:
-    """Whether an SSH server greets on port 22 within `timeout` seconds."""
+def ssh_answers(address: str) -> bool:
+    """Whether an SSH server greets on port 22 within a second."""
     try:
-        with socket.create_connection((address, 22), timeout=timeout) as connection:
+        with socket.create_connection((address, 22), timeout=1) as connection:
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False

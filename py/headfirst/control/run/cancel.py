@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -105,8 +105,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Canceller:
     """Counts requests to stop and carries them out from ansible-runner's loop."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self.requests = 0
         self.ansible_pid: int | None = None  # known once ansible-playbook has sent its first event
         self._interrupted_at: float | None = None
@@ -139,13 +138,13 @@ class Canceller:
         if self.ansible_pid is None:  # no worker was started yet
             return True
         if self._interrupted_at is None:
-            self._interrupted_at = self._clock()
+            self._interrupted_at = time.monotonic()
             self._seen = descendants(self.ansible_pid)
             with contextlib.suppress(ProcessLookupError):  # it ended by itself meanwhile
                 os.kill(self.ansible_pid, signal.SIGINT)
             self._seen += descendants(self.ansible_pid)  # a worker that was started in between
             return False
-        if self.requests > 1 or self._clock() - self._interrupted_at > GRACE_S:
+        if self.requests > 1 or time.monotonic() - self._interrupted_at > GRACE_S:
             self._seen += descendants(self.ansible_pid)
             return True
         return False

@@ -39,7 +39,6 @@ def run_playbook(
     extra_vars: Sequence[str] = (),
     limit: str | None = None,
     tags: str | None = None,
-    skip_tags: str | None = None,
     check: bool = False,
     diff: bool = False,
     verbosity: int = 0,
@@ -48,7 +47,7 @@ def run_playbook(
 ) -> RunResult:
     """Run `playbook` (a path, or a collection's playbook such as `headfirst.serving.up`) on the hosts.
 
-    `extra_vars` (`KEY=VALUE`, `@FILE` or JSON), `limit`, `tags`, `skip_tags`, `check`, `diff` and `verbosity`
+    `extra_vars` (`KEY=VALUE`, `@FILE` or JSON), `limit`, `tags`, `check`, `diff` and `verbosity`
     mean what they mean to ansible-playbook; a secret belongs into an inventory, because -e is seen by `ps`.
     `hosts` is how many take part, and so how many Ansible works on at the same time (see environment.py).
     Ansible's own output is appended to `log_file` (mode 0600) and to nothing else. No value of `secrets`
@@ -64,7 +63,6 @@ def run_playbook(
         "inventory": [str(path.resolve()) for path in inventories],
         "limit": limit,
         "tags": tags,
-        "skip_tags": skip_tags,
         "cmdline": shlex.join(flags),
         "verbosity": verbosity,
     }

@@ -7,7 +7,7 @@ image` are two plays of the stage `host`. A play without the bar is a stage of i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from headfirst.control.run.events import (
@@ -51,8 +51,7 @@ class Translator:
     A stage starts with its first task, not with its play: a play that no host takes part in stays unseen.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._play = PlayName("", "")
         self.stage = ""
         self._stage_since = 0.0
@@ -82,7 +81,7 @@ class Translator:
     def finish(self, *, completed: bool) -> Iterator[Event]:
         """End the current stage, if one is open; `completed` is false when the run was broken off in it."""
         if self.stage:
-            seconds = self._clock() - self._stage_since
+            seconds = time.monotonic() - self._stage_since
             failed = tuple(self._stage_failed)
             yield StageDone(self.stage, seconds, self._stage_changed, failed, completed)
             self.stage = ""
@@ -92,7 +91,7 @@ class Translator:
             return
         yield from self.finish(completed=True)
         self.stage = self._play.stage
-        self._stage_since = self._clock()
+        self._stage_since = time.monotonic()
         self._stage_changed = 0
         self._stage_failed = {}
         yield StageStarted(self._play.stage, self._play.title)

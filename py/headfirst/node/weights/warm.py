@@ -58,14 +58,14 @@ def choose(folder: Path, room: int, *, whole: bool) -> Warming:
     return Warming(parts, total)
 
 
-def warm(folder: Path, warming: Warming, streams: int = STREAMS) -> None:
+def warm(folder: Path, warming: Warming) -> None:
     """Read it, with progress."""
     jobs = [
         (folder / name, start, min(start + _PART, size))
         for name, size in warming.parts.items()
         for start in range(0, size, _PART)
     ]
-    with Progress("read into the page cache", warming.size) as progress, ThreadPoolExecutor(streams) as pool:
+    with Progress("read into the page cache", warming.size) as progress, ThreadPoolExecutor(STREAMS) as pool:
         for _ in pool.map(lambda job: _read(job, progress.add), jobs):
             pass
 

@@ -123,9 +123,9 @@ _TOKENS = {"huggingface": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}
 _CLIENTS_SETTINGS = ("HF_ENDPOINT", "MODELSCOPE_ENDPOINT", "HF_HUB_DISABLE_XET")
 
 
-def hub_token(source: str, environment: Mapping[str, str] = os.environ) -> str:
+def hub_token(source: str) -> str:
     """The user's token for the hub `source`, or an empty string."""
-    return environment.get(_TOKENS.get(source, ""), "")
+    return os.environ.get(_TOKENS.get(source, ""), "")
 
 
 def hub_tokens(plan: Plan) -> list[str]:
