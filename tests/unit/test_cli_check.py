@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
-from headfirst.control.deployment.verbs.check import Comm, CommFinding, Pair, Row, Run
+from headfirst.control.run.comm import Comm, Pair, Row, Run
 from headfirst.control.run.events import Finding
 from headfirst.control.run.result import RunResult
 from typer.testing import CliRunner
@@ -53,7 +53,7 @@ def talked(*severities: str) -> Comm:
         errors=[],
         nccl={},
         findings=[
-            CommFinding(id="comm-slow", severity=severity, host="node1", what="[slow]", why="", fix="Look.")
+            Finding(id="comm-slow", severity=severity, host="node1", what="[slow]", why="", fix="Look.")
             for severity in severities
         ],
     )

@@ -18,17 +18,7 @@ from headfirst.control.credentials.secrets import Secrets, load_or_create
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import keep_images, recorded
-from headfirst.control.deployment.verbs.check import (
-    Comm,
-    CommFinding,
-    Pair,
-    Rank,
-    Row,
-    Run,
-    Trouble,
-    Way,
-    keep_comm,
-)
+from headfirst.control.deployment.verbs.check import keep_comm
 from headfirst.control.deployment.verbs.report import program_digest
 from headfirst.control.inventory.inventory import load
 from headfirst.control.live.status_types import (
@@ -41,6 +31,7 @@ from headfirst.control.live.status_types import (
 from headfirst.control.paths import state_dir
 from headfirst.control.report.page import html
 from headfirst.control.report.types import ClusterReport
+from headfirst.control.run.comm import Comm, Pair, Rank, Row, Run, Trouble, Way
 from headfirst.control.run.events import Finding, FindingsReported, StageDone, StageStarted
 from headfirst.control.run.history import read
 from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
@@ -178,7 +169,7 @@ def record_everything(cluster: Cluster, text: str) -> Secrets:
                 version="2.27", network=text, devices=[], rdma=4, direct=4, socket=0, inside=2, disabled=[]
             )
         },
-        findings=[CommFinding(id="slow", severity="warning", host="node01", what=text, why="", fix=text)],
+        findings=[Finding(id="slow", severity="warning", host="node01", what=text, why="", fix=text)],
     )
     with recorded(cluster, options, "check --comm", QuietReporter()) as reporter:
         show(reporter, "comm")

@@ -19,7 +19,6 @@ from headfirst.control.cli import main
 from headfirst.control.cli.check import print_comm
 from headfirst.control.cli.diagnose import print_diagnosis
 from headfirst.control.cli.live import print_status
-from headfirst.control.deployment.verbs.check import Comm
 from headfirst.control.live.chat import Piece, print_answer
 from headfirst.control.live.logs import LogLine, print_logs
 from headfirst.control.live.status_types import (
@@ -29,6 +28,7 @@ from headfirst.control.live.status_types import (
     ReplicaStatus,
     WebuiStatus,
 )
+from headfirst.control.run.comm import Comm
 from headfirst.control.run.events import (
     Finding,
     FindingsReported,

@@ -12,7 +12,6 @@ from headfirst.control.accuracy.comparison import AccuracySummary
 from headfirst.control.bench.result import Result
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.measuring.tune import Tuned
-from headfirst.control.deployment.verbs.check import Comm
 from headfirst.control.deployment.verbs.events import History
 from headfirst.control.deployment.verbs.models import Refresh
 from headfirst.control.deployment.verbs.webui_backups import Backup
@@ -20,6 +19,7 @@ from headfirst.control.lab.types import NodeStatus
 from headfirst.control.live.status_types import ClusterStatus
 from headfirst.control.live.watch import Snapshot
 from headfirst.control.report.types import ClusterReport
+from headfirst.control.run.comm import Comm
 from headfirst.control.smoke.verdict import Report
 from headfirst.decide.diagnose.types import ReplicaDiagnosis, Tuning
 from headfirst.decide.plan.sizing.models import Models

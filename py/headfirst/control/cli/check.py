@@ -17,7 +17,7 @@ from headfirst.control.terminal import Terminal
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headfirst.control.deployment.verbs.check import Comm, Run, Way
+    from headfirst.control.run.comm import Comm, Run, Way
     from headfirst.control.run.result import RunResult
 
 GBIT = 1e9 / 8  # bytes a second

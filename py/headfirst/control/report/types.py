@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from headfirst.control.bench.result import Result
 from headfirst.control.report.topology import Topology
+from headfirst.control.run.comm import Run, Trouble, Way
 from headfirst.control.run.events import Finding
 from headfirst.control.run.history import Images, RunRecord
 
@@ -76,47 +77,6 @@ class Checked(_Frozen):
     findings: list[Finding]
 
 
-class CommRow(_Frozen):
-    """All-reduces of one size."""
-
-    bytes: int
-    seconds: float
-    algbw: float
-    busbw: float
-    wrong: int
-    graph: bool
-
-
-class CommRun(_Frozen):
-    """All-reduces of one back-end."""
-
-    backend: str
-    ranks: int
-    rows: list[CommRow]
-    stopped: str
-    link_gbit: float
-
-
-class CommTrouble(_Frozen):
-    """Why a host's part of the test ended early."""
-
-    host: str
-    doing: str
-    message: str
-    fix: str
-
-
-class CommWay(_Frozen):
-    """How many of NCCL's channels of a host use RDMA, TCP, or stay inside it."""
-
-    version: str
-    network: str
-    rdma: int
-    direct: int
-    socket: int
-    inside: int
-
-
 class CommResult(_Frozen):
     """What the last test of the ranks' communication found, as it was recorded."""
 
@@ -125,9 +85,9 @@ class CommResult(_Frozen):
     connections: int
     failed_connections: int
     failed_pairs: list[dict[str, Any]]
-    runs: list[CommRun]
-    errors: list[CommTrouble]
-    nccl: dict[str, CommWay]  # by host
+    runs: list[Run]
+    errors: list[Trouble]
+    nccl: dict[str, Way]  # by host
     findings: list[Finding]
 
 

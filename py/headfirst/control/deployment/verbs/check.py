@@ -1,15 +1,16 @@
 """`deploy check`: what prevents the deployment on the hosts. Changes nothing.
 
-With --comm the ranks talk to each other, in the engine's image; nothing stays on the hosts. Bandwidths are
-bytes a second, links Gbit/s. The report comes from plugins/plugin_utils/comm_rules.py; --json prints it.
+With --comm the ranks talk to each other, in the engine's image; nothing stays on the hosts. The report comes
+from plugins/plugin_utils/comm_rules.py; --json prints it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
@@ -21,7 +22,9 @@ from headfirst.control.deployment.running.playbooks import run_stages, try_stage
 from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.control.deployment.running.role_vars.hosts import check_vars
+from headfirst.control.run.comm import Comm
 from headfirst.control.run.environment import require_all
+from headfirst.control.run.events import Finding
 from headfirst.control.run.failures import to_error
 from headfirst.control.run.reporters.recording import RecordingReporter
 from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
@@ -32,108 +35,6 @@ from headfirst.decide.plan.types import Node, Plan, PlannedReplica, PlannedServi
 
 BYTES = 8 / 1e9  # a second, in Gbit/s
 _MOST_PAIRS = 100  # that did not meet are recorded; of the others their number
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Rank(_Frozen):
-    """A host of the test; rates are 0 where they are not known."""
-
-    host: str
-    rank: int
-    address: str
-    link_gbit: float
-    rdma_gbit: float
-
-
-class Pair(_Frozen):
-    """One try to connect, from one host to a port of another."""
-
-    source: str
-    target: str
-    address: str
-    port: int
-    rendezvous: bool
-    ok: bool
-    state: Literal["ok", "stranger", "refused", "dropped", "unreachable"]
-    words: str
-
-
-class Row(_Frozen):
-    """All-reduces of one size. `graph`: replayed from a CUDA graph; `wrong`: how many sums were."""
-
-    bytes: int
-    seconds: float
-    algbw: float
-    busbw: float
-    wrong: int
-    graph: bool
-
-
-class Run(_Frozen):
-    """One back-end; `stopped`: why not all sizes were tried; `link_gbit`: what links give, 0: unknown."""
-
-    backend: str
-    ranks: int
-    rows: list[Row]
-    stopped: str
-    link_gbit: float
-
-
-class Trouble(_Frozen):
-    """Why a host's part ended early, and when (seconds since 1970; 0: unknown). `echo`: another one's did."""
-
-    host: str
-    at: float
-    doing: str
-    message: str
-    fix: str
-    echo: bool
-
-
-class Way(_Frozen):
-    """How many of NCCL's channels of a host use RDMA, do so from GPU memory, use TCP, or stay inside."""
-
-    version: str
-    network: str
-    devices: list[str]
-    rdma: int
-    direct: int
-    socket: int
-    inside: int
-    disabled: list[str]
-
-
-class CommFinding(_Frozen):
-    """As `deploy check` reports it."""
-
-    id: str
-    severity: str
-    host: str
-    what: str
-    why: str
-    fix: str
-
-
-class Comm(_Frozen):
-    """Everything. `rendezvous_held`: a service uses that port; `port`: where the collectives met."""
-
-    hosts: list[Rank]
-    pairs: list[Pair]
-    rendezvous_held: bool
-    port: int
-    torch: str
-    runs: list[Run]
-    errors: list[Trouble]
-    nccl: dict[str, Way]
-    findings: list[CommFinding]
-
-    @property
-    def failed(self) -> bool:
-        """Whether something prevents serving."""
-        return any(finding.severity == "error" for finding in self.findings)
 
 
 def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Comm:
@@ -166,7 +67,7 @@ def keep_comm(reporter: Reporter, report: Comm) -> None:
             "connections": len(report.pairs),
             "failed_connections": len(apart),
             "failed_pairs": apart[:_MOST_PAIRS],
-            "findings": [finding.model_dump() for finding in report.findings],
+            "findings": [asdict(finding) for finding in report.findings],
         }
 
 
@@ -191,10 +92,10 @@ def _measure(
     if "comm" not in result.stats or result.cancelled or result.unreachable:
         error = to_error(result, host_access(cluster), cluster.inventories[0])
         raise error if result.cancelled else NotReadyError(error.what, where=error.where, hint=error.hint)
-    return _report(result.stats["comm"], [asdict(finding) for finding in result.findings])
+    return _report(result.stats["comm"], result.findings)
 
 
-def _report(told: Any, findings: list[dict[str, Any]]) -> Comm:
+def _report(told: Any, findings: Sequence[Finding]) -> Comm:
     """The report with its types proven: its texts and figures come from the hosts."""
     try:
         return Comm.model_validate({**told, "findings": findings})
