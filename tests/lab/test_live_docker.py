@@ -23,6 +23,7 @@ from headfirst.control.live.ssh_access.transport import docker_over_ssh
 from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.control.live.status import ReplicaTarget, WebuiTarget, cluster_status
 from headfirst.decide import engines
+from headfirst.decide.cluster.types import Become
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -186,7 +187,7 @@ def test_logs_of_hosts_that_answer_come_before_the_error(sshd: Sshd, start: Star
 def test_sudo_is_used_when_the_login_is_not_root(sshd: Sshd) -> None:
     skip = 'while :; do case "$1" in -u) shift 2;; -*) shift;; *) break;; esac; done'
     sshd.program("sudo", f'printf "%s\\n" "$*" >> {sshd.folder}/calls; {skip}; exec "$@"')
-    with docker_over_ssh(sshd.access(become=True)) as client:
+    with docker_over_ssh(sshd.access(become=Become())) as client:
         assert client.ping()
     version, engine = (sshd.folder / "calls").read_text().splitlines()
     # -n: without a password sudo must not ask for one.
@@ -204,7 +205,7 @@ def test_sudo_is_used_when_the_login_is_not_root(sshd: Sshd) -> None:
 )
 def test_why_the_engine_cannot_be_reached(sshd: Sshd, program: str, text: str, what: str) -> None:
     sshd.program(program, text)
-    access = sshd.access(become=program == "sudo")
+    access = sshd.access(become=Become() if program == "sudo" else None)
     with pytest.raises(NotReadyError, match=what) as caught, docker_over_ssh(access):
         pass
     assert caught.value.where == "node1"

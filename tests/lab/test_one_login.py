@@ -136,9 +136,12 @@ def test_sudo_that_does_not_ask_gives_the_password_to_nobody(hidden: HiddenHost,
     silent = hidden.folder / "bin" / "silent"
     silent.write_text('#!/bin/sh\nwhile [ "$1" != sh ]; do shift; done\nexec "$@"\n')
     silent.chmod(0o755)
+    assert access.become
     with ssh(access) as connection:
         for sudo in ("sudo", "silent"):
-            answer = run_privileged(replace(access, become_command=sudo), connection, "cat")
+            answer = run_privileged(
+                replace(access, become=replace(access.become, command=sudo)), connection, "cat"
+            )
             assert answer == (0, "", "")
 
 

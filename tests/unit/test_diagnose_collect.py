@@ -20,6 +20,7 @@ from headfirst.control.evidence.collect import Target
 from headfirst.control.live import clock
 from headfirst.control.live.clock import Clock
 from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.decide.cluster.types import Become
 from headfirst.decide.diagnose.types import Node
 from headfirst.decide.engines.base import ReadinessProbe
 
@@ -132,7 +133,7 @@ def command(folder: Path, name: str, text: str) -> None:
 
 
 def ask(*names: str, secrets: Sequence[str] = (), become: bool = False) -> list[Node]:
-    targets = [Target(HostAccess(name, name, become=become), name) for name in names]
+    targets = [Target(HostAccess(name, name, become=Become() if become else None), name) for name in names]
     return collect.collect(targets, "http://127.0.0.1:9", SGLANG, secrets)
 
 

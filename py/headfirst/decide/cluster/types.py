@@ -18,10 +18,10 @@ from headfirst.decide.model.checkpoint import Checkpoint
 class Become:
     """How commands on a host become root: sudo, as Ansible's plugin of that name would call it."""
 
-    user: str
-    command: str
-    flags: str
-    password: str | None = field(repr=False)
+    user: str = "root"
+    command: str = "sudo"
+    flags: str = ""
+    password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

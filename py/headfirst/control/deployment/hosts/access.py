@@ -9,7 +9,7 @@ from headfirst.common.errors import InputError
 from headfirst.control.deployment.lab_nodes import lab_access, lab_of
 from headfirst.control.lab.types import LabAccess
 from headfirst.control.live.ssh_access.access import HostAccess
-from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.cluster.types import Become, Cluster, Host
 
 
 def host_access(cluster: Cluster) -> dict[str, HostAccess]:
@@ -42,37 +42,26 @@ def refuse_missing_tools(cluster: Cluster) -> None:
 
 
 def _access(host: Host, login: LabAccess | None) -> HostAccess:
+    ssh_login = host.login
     if host.lab and login:
         return HostAccess(
             host.name,
-            host.login.host,
+            ssh_login.host,
             login.user,
-            host.login.port,
+            ssh_login.port,
             login.private_key,
             login.known_hosts,
-            become=True,
+            become=Become(),
         )
-    ssh_login, become = host.login, host.login.become
-    sudo = (
-        {
-            "become": True,
-            "become_user": become.user,
-            "become_command": become.command,
-            "become_flags": become.flags,
-            "become_password": become.password,
-        }
-        if become
-        else {}
-    )
     return HostAccess(
         host.name,
         ssh_login.host,
         ssh_login.user,
         ssh_login.port,
         Path(ssh_login.private_key) if ssh_login.private_key else None,
+        become=ssh_login.become,
         options=ssh_login.options,
         more_options=ssh_login.more_options,
         password=ssh_login.password,
         obstacle=ssh_login.obstacle,
-        **sudo,  # type: ignore[arg-type]
     )

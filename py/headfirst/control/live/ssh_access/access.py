@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from headfirst.decide.cluster.types import Become
+
 
 @dataclass(frozen=True)
 class HostAccess:
@@ -15,7 +17,7 @@ class HostAccess:
 
     `host` is its name in the inventory. None leaves the choice to ssh's configuration and its defaults.
     `options` come before those of the other fields on ssh's command line, `more_options` after it.
-    `become`:  the login is not `become_user` and needs sudo for Docker and systemd.
+    `become`: the login needs sudo for Docker and systemd.
     `obstacle` states why this host can be used by Ansible only.
     """
 
@@ -25,14 +27,10 @@ class HostAccess:
     port: int | None = None
     private_key: Path | None = None
     known_hosts: Path | None = None
-    become: bool = False
-    become_user: str = "root"
-    become_command: str = "sudo"
-    become_flags: str = ""
+    become: Become | None = None
     options: tuple[str, ...] = ()
     more_options: tuple[str, ...] = ()
     password: str | None = field(default=None, repr=False)
-    become_password: str | None = field(default=None, repr=False)
     obstacle: str | None = None
 
     def ssh_words(self) -> list[str]:
@@ -67,13 +65,14 @@ class Privileged(NamedTuple):
 
 def privileged(access: HostAccess, *command: str) -> Privileged:
     """The command as the user that Ansible's tasks become."""
-    if not access.become:
+    become = access.become
+    if become is None:
         return Privileged(shlex.join(command), b"")
-    sudo = [access.become_command, *_flags(access.become_flags), "-u", access.become_user]
-    if access.become_password is None:
+    sudo = [become.command, *_flags(become.flags), "-u", become.user]
+    if become.password is None:
         return Privileged(shlex.join([*sudo, "-n", *command]), b"")
     words = [*sudo, "-S", "-p", "", "sh", "-c", _SKIP, "headfirst", *command]
-    return Privileged(shlex.join(words), f"{access.become_password}\n{_MARK}\n".encode())
+    return Privileged(shlex.join(words), f"{become.password}\n{_MARK}\n".encode())
 
 
 def _flags(text: str) -> list[str]:

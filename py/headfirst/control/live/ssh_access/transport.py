@@ -55,7 +55,7 @@ def docker_client(access: HostAccess, connection: paramiko.SSHClient) -> Iterato
 
 
 def _by_hand(access: HostAccess) -> list[str]:
-    return [access.become_command] if access.become else []
+    return [access.become.command] if access.become else []
 
 
 def _engine_version(access: HostAccess, connection: paramiko.SSHClient) -> str:
