@@ -181,6 +181,21 @@ def test_the_body_of_a_stranger_is_not_read(divided: Divided) -> None:
     assert divided.raw(head).startswith(b"HTTP/1.1 401")  # though not a byte of it was sent
 
 
+def test_small_chunks_delay_nobody(divided: Divided) -> None:
+    head = [b"POST /v1/chat/completions HTTP/1.1", b"Host: x", b"Authorization: Bearer " + KEY.encode()]
+    large = b"1000000\r\n" + b"x" * 0x1000000 + b"\r\n"
+    body = large + b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n"
+    answer = divided.raw(b"\r\n".join([*head, b"Transfer-Encoding: chunked", b"", body]))  # within 10 s
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
+def test_a_body_of_millions_of_values_is_not_read() -> None:
+    """Python would take gigabytes for it, and all clients would wait."""
+    router_door.look(json.dumps({"input": [1] * 1_000_000}).encode())
+    with pytest.raises(router_door.RefusedError, match="values"):
+        router_door.look(b'{"input": [' + b"[]," * 3_000_000 + b"1]}")
+
+
 def test_texts_may_have_any_word() -> None:
     asked: dict[str, Any] = CHAT | {"messages": [{"role": "user", "content": "kv_transfer_params?"}]}
     asked["tools"] = [{"type": "function", "function": {"parameters": {"bootstrap_host": {}}}}]

@@ -15,6 +15,7 @@ import threading
 from typing import Any
 
 MOST = 512 << 20  # bytes of a request, as smg has it
+_VALUES = 2 << 20  # of a body; all clients wait while it is read
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*?)[ \t]*")
 _OURS = re.compile(r"(kv|ec)_transfer_params|bootstrap_\w+|disagg_\w+")
 _FRAMING = (b"content-length", b"transfer-encoding", b"expect", b"upgrade")
@@ -33,6 +34,8 @@ def look(body: bytes) -> None:
             raise ValueError
         return found
 
+    if body.count(b",") > _VALUES:
+        raise RefusedError("413 Content Too Large", "The body has too many values.")
     try:
         document = json.loads(body, object_pairs_hook=once)
     except (ValueError, RecursionError):
@@ -48,7 +51,7 @@ async def body_of(fields: Any, reader: Any, writer: Any) -> Any:
     length, coding = fields.get(b"content-length", b"0"), fields.get(b"transfer-encoding", b"")
     if b"expect" in fields:
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    body = b""
+    body = bytearray()
     if not coding and length.isdigit() and int(length) <= MOST:
         return await reader.readexactly(int(length))
     while coding.lower() == b"chunked" and b"content-length" not in fields and len(body) <= MOST:
@@ -58,7 +61,7 @@ async def body_of(fields: Any, reader: Any, writer: Any) -> Any:
         if not int(size[1], 16):
             while await reader.readuntil(b"\r\n") != b"\r\n":
                 pass
-            return body
+            return bytes(body)
         body += (await reader.readexactly(int(size[1], 16) + 2))[:-2]
     raise RefusedError("400 Bad Request", "The body's length is too large, or not clear.")
 
