@@ -81,6 +81,12 @@ class Application:
     """What the check needs of FastAPI; it keeps what reaches it."""
 
     root_path = ""
+    # SGLang marks a route whose key is the admin key.
+    routes = (
+        SimpleNamespace(path="/flush_cache", methods={"GET"}, endpoint=SimpleNamespace(_auth_level="admin")),
+        SimpleNamespace(path="/docs", methods={"GET"}, endpoint=None),
+        SimpleNamespace(path="/metrics"),
+    )
 
     def __init__(self) -> None:
         self.reached: list[dict[str, Any]] = []
@@ -128,9 +134,10 @@ def test_what_reaches_an_application(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     # Routes are below the root path, which a server may also find in the scope.
     assert passes("/llm/v1/models", USER, "/llm") and passes("/llm/v1/models", USER, root_path="/llm")
     assert not passes("/health/flush_cache", "", "/health") and not passes("/llmx/health", "", "/llm")
-    # An engine's own check has no admin key for these paths.
-    (scope,) = passes("/v1/models", ADMIN)
-    assert scope["headers"] == bearer(USER)
+    # An engine's own check takes the API key, but for the routes that it marks.
+    for path in ("/v1/models", "/docs", "/of-a-newer-version"):
+        (scope,) = passes(path, ADMIN)
+        assert scope["headers"] == bearer(USER)
     (scope,) = passes("/flush_cache", ADMIN)
     assert scope["headers"] == bearer(ADMIN)
     # The first of two headers counts, as for the engines.
