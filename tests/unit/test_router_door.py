@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -179,6 +180,40 @@ def test_a_body_whose_end_is_not_clear_is_refused(divided: Divided, lines: list[
 def test_the_body_of_a_stranger_is_not_read(divided: Divided) -> None:
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 400000000\r\n\r\n"
     assert divided.raw(head).startswith(b"HTTP/1.1 401")  # though not a byte of it was sent
+
+
+@pytest.fixture
+def before_nobody() -> Iterator[tuple[int, socket.socket]]:
+    """The port of a door, and the socket that listens in smg's place."""
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_server(("127.0.0.1", 0)) as inner:
+        served = router_door.serve(door, inner.getsockname()[1], KEY.encode(), ADMIN_KEY.encode())
+        threading.Thread(target=asyncio.run, args=(served,), daemon=True).start()
+        inner.settimeout(0.5)
+        yield door.getsockname()[1], inner
+
+
+def test_a_slow_body_is_waited_for(before_nobody: tuple[int, socket.socket]) -> None:
+    """smg closes a connection that has sent no request for 30 s."""
+    port, inner = before_nobody
+    head = b"POST /v1/completions HTTP/1.1\r\nAuthorization: Bearer " + KEY.encode()
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.sendall(head + b"\r\nContent-Length: 2\r\n\r\n{")
+        with pytest.raises(TimeoutError):
+            inner.accept()
+        client.sendall(b"}")
+        with inner.accept()[0] as connection:
+            assert connection.recv(4096) == head + b"\r\nContent-Length: 2\r\n\r\n{}"
+            connection.sendall(b"answer")
+            assert client.recv(4096) == b"answer"
+
+
+def test_a_stranger_who_says_nothing_is_let_go(
+    before_nobody: tuple[int, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router_door, "HEAD_S", 0.1, raising=False)
+    with socket.create_connection(("127.0.0.1", before_nobody[0]), 10) as client:
+        client.sendall(b"GET /health HTTP/1.1\r\n")
+        assert client.recv(1) == b""
 
 
 def test_small_chunks_delay_nobody(divided: Divided) -> None:

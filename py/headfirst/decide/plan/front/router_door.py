@@ -15,6 +15,7 @@ import threading
 from typing import Any
 
 MOST = 512 << 20  # bytes of a request, as smg has it
+HEAD_S = 30  # for a connection's first head, as smg has it; smg's own time would be that of the body, too
 _VALUES = 2 << 20  # of a body; all clients wait while it is read
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*?)[ \t]*")
 _OURS = re.compile(r"(kv|ec)_transfer_params|bootstrap_\w+|disagg_\w+")
@@ -66,28 +67,26 @@ async def body_of(fields: Any, reader: Any, writer: Any) -> Any:
     raise RefusedError("400 Bad Request", "The body's length is too large, or not clear.")
 
 
-async def requests(reader: Any, writer: Any, inner: Any, key: bytes, admin: bytes) -> None:
-    """One request after the other, until the client is gone."""
-    while True:
-        line, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].split(b"\r\n")
-        read = [match for match in map(_FIELD.fullmatch, lines) if match]
-        names = [match[1].lower() for match in read]
-        clear = len(names) == len(lines) and max(map(names.count, _ALONE)) < 2
-        if not clear or not re.fullmatch(rb"[A-Z]+ [!-~]+ HTTP/1\.[01]", line):
-            raise RefusedError("400 Bad Request", "The request is malformed.")
-        fields = {name: match[2] for name, match in zip(names, read)}  # noqa: B905 - of the image's Python
-        body = b""
-        if fields.keys() & {b"content-length", b"transfer-encoding"}:
-            scheme, _, sent = fields.get(b"authorization", b"").partition(b" ")
-            if scheme.lower() != b"bearer" or sent not in (key, admin):
-                raise RefusedError("401 Unauthorized", "This path needs the API key.")
-            body = await body_of(fields, reader, writer)
-            if body and sent == key:  # the admin key registers replicas, with these fields
-                look(body)
-        kept = [match[0] for match in read if match[1].lower() not in _FRAMING]
-        kept += [b"Content-Length: %d" % len(body)] if body else []
-        inner.write(b"\r\n".join([line, *kept, b"", body]))
-        await inner.drain()
+async def request(reader: Any, writer: Any, key: bytes, admin: bytes, head_s: "float | None") -> bytes:
+    """The next one, whole and as smg gets it."""
+    line, *lines = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), head_s))[:-4].split(b"\r\n")
+    read = [match for match in map(_FIELD.fullmatch, lines) if match]
+    names = [match[1].lower() for match in read]
+    clear = len(names) == len(lines) and max(map(names.count, _ALONE)) < 2
+    if not clear or not re.fullmatch(rb"[A-Z]+ [!-~]+ HTTP/1\.[01]", line):
+        raise RefusedError("400 Bad Request", "The request is malformed.")
+    fields = {name: match[2] for name, match in zip(names, read)}  # noqa: B905 - of the image's Python
+    body = b""
+    if fields.keys() & {b"content-length", b"transfer-encoding"}:
+        scheme, _, sent = fields.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() != b"bearer" or sent not in (key, admin):
+            raise RefusedError("401 Unauthorized", "This path needs the API key.")
+        body = await body_of(fields, reader, writer)
+        if body and sent == key:  # the admin key registers replicas, with these fields
+            look(body)
+    kept = [match[0] for match in read if match[1].lower() not in _FRAMING]
+    kept += [b"Content-Length: %d" % len(body)] if body else []
+    return b"\r\n".join([line, *kept, b"", body])
 
 
 async def answers(reader: Any, writer: Any) -> None:
@@ -100,16 +99,23 @@ async def answers(reader: Any, writer: Any) -> None:
 async def serve(listener: Any, port: int, key: bytes, admin: bytes) -> None:
     """Take connections until the process ends."""
 
+    async def requests(reader: Any, writer: Any, inner: Any, asked: bytes) -> None:
+        while True:
+            inner.write(asked)
+            await inner.drain()
+            asked = await request(reader, writer, key, admin, None)
+
     async def client(reader: Any, writer: Any) -> None:
         inner = writer
-        with contextlib.suppress(OSError, EOFError, asyncio.LimitOverrunError):
-            answered, inner = await asyncio.open_connection("127.0.0.1", port)
-            tasks = [asyncio.ensure_future(requests(reader, writer, inner, key, admin))]
-            tasks.append(asyncio.ensure_future(answers(answered, writer)))
-            done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in others:
-                task.cancel()
+        with contextlib.suppress(OSError, EOFError, asyncio.LimitOverrunError, asyncio.TimeoutError):
             try:
+                asked = await request(reader, writer, key, admin, HEAD_S)
+                answered, inner = await asyncio.open_connection("127.0.0.1", port)
+                tasks = [asyncio.ensure_future(requests(reader, writer, inner, asked))]
+                tasks.append(asyncio.ensure_future(answers(answered, writer)))
+                done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in others:
+                    task.cancel()
                 done.pop().result()
             except RefusedError as refused:
                 status, reason = refused.args
