@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import engine_sites
@@ -66,8 +67,10 @@ def expect_row(name: str, found: Iterable[tuple[int, str]]) -> None:
 
 def listening(process: int) -> Iterator[tuple[str, int]]:
     """Address and port of each TCP socket on which a process of the session listens."""
-    files = [link for its in session(process) for link in Path(f"/proc/{its}/fd").iterdir()]
-    links = [str(link.readlink()) for link in files]
+    links = []
+    for file in [file for its in session(process) for file in Path(f"/proc/{its}/fd").iterdir()]:
+        with suppress(FileNotFoundError):  # it was closed since
+            links.append(str(file.readlink()))
     for family in ("tcp", "tcp6"):
         for line in Path("/proc/net", family).read_text().splitlines()[1:]:
             _, local, _, state, *more = line.split()
