@@ -125,6 +125,16 @@ def json_document(
     return document
 
 
+def finite_json(text: str) -> Any:
+    """What a person writes as JSON. ValueError for what `json_document` refuses, NaN and infinite numbers."""
+    try:
+        document = json_document(text, what="the text")
+    except UntrustedError as error:
+        raise ValueError(error.what) from None
+    json.dumps(document, allow_nan=False)
+    return document
+
+
 def joined(chunks: Iterable[bytes], *, what: str, where: str | None = None, limit: int) -> bytes:
     """All of a stream of at most `limit` bytes; of a longer one nothing more is read."""
     content = bytearray()

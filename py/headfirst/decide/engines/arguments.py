@@ -17,15 +17,16 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from headfirst.common.errors import InputError
+from headfirst.common.untrusted import finite_json
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
-_HUMAN = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?")
+_SIZE = re.compile(r"(\d{1,19}(?:\.\d+)?)([kKmMgGtT])")
+_HUMAN = re.compile(r"(\d{1,19}(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?")
 _LARGEST, _MOST_RANKS = 2**63 - 1, 4096
 _UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
@@ -96,7 +97,7 @@ def within(low: float, high: float = 2**40) -> Refused:
 
 def _is_object(value: Any) -> bool:
     try:
-        return isinstance(_json(value) if isinstance(value, str) else value, dict)
+        return isinstance(finite_json(value) if isinstance(value, str) else value, dict)
     except ValueError:
         return False
 
@@ -404,13 +405,6 @@ def _finite(text: str) -> float:
     return number
 
 
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
-
-
-_json = partial(json.loads, parse_constant=_refuse_constant)
-
-
 def _size_or_auto(text: str) -> int:
     return -1 if text.strip().lower() == "auto" else size(text)
 
@@ -421,14 +415,14 @@ def _config(text: str) -> dict[str, Any]:
     parts[::2] = [
         re.sub(r"\b\d+(?:\.\d+)?[kKmMgGtT]\b", lambda m: str(size(m[0])), part) for part in parts[::2]
     ]
-    value = _json("".join(parts))
+    value = finite_json("".join(parts))
     if not isinstance(value, dict):
         raise ValueError("not an object")
     return value
 
 
 def _json_or_str(text: str) -> Any:
-    return _json(text) if re.fullmatch(r"\s*{.*}\s*", text, re.DOTALL) else text
+    return finite_json(text) if re.fullmatch(r"\s*{.*}\s*", text, re.DOTALL) else text
 
 
 def _human_int(text: str) -> int:
@@ -449,7 +443,7 @@ _CONVERTERS: Mapping[str, Callable[[str], Any]] = {
     "size": size,
     "size_or_auto": _size_or_auto,
     "snake": lambda text: text.lower().replace("-", "_"),
-    "json": _json,
+    "json": finite_json,
     "json_or_str": _json_or_str,
     "config": _config,
 }

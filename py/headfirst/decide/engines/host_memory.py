@@ -6,11 +6,11 @@ are plain integers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headfirst.common.untrusted import finite_json
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -109,7 +109,7 @@ def with_weights(request: HostRequest, its: HostMemory) -> HostMemory:
 def json_object(text: object) -> Mapping[str, Any]:
     """An argument that holds a JSON object; empty where it is none."""
     try:
-        value = json.loads(text) if isinstance(text, str) else text
+        value = finite_json(text) if isinstance(text, str) else text
     except ValueError:
         return {}
     return value if isinstance(value, Mapping) else {}

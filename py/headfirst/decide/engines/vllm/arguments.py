@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from headfirst.common.untrusted import finite_json
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.arguments import Arguments, Problem, Specification, size
 
@@ -90,7 +91,7 @@ def plain(arguments: Sequence[str]) -> list[str]:
         elif (match := _DOTTED.fullmatch(word)) and (match[4] is not None or rest):
             flag, path, several, text = match.groups()
             value = rest.pop(0) if text is None else text
-            _put(objects.setdefault(_dashes(flag), {}), path.split("."), _value(value, bool(several)))
+            _put(objects.setdefault(_dashes(flag), {}), path.split(".", 64), _value(value, bool(several)))
         else:
             words.append(_dashes(word))
     for flag, value in objects.items():
@@ -110,8 +111,8 @@ def _value(text: str, several: bool) -> Any:
     if several:
         return text.split(",")
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return finite_json(text)
+    except ValueError:
         try:
             return size(text)
         except ValueError:
