@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,10 +11,9 @@ from headfirst.common.errors import InputError
 from headfirst.control.inventory.local_files import local_file, private_file
 from headfirst.decide.cluster.division import ROLES
 from headfirst.decide.cluster.types import Cluster, Service
-from headfirst.decide.cluster.values import engine_environment
+from headfirst.decide.cluster.values import engine_environment, environment
 from headfirst.decide.scrub import SHORTEST, is_secret
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_BYTES = 1 << 20
 _Parts = tuple[dict[str, str], dict[str, str]]
 
@@ -80,11 +78,10 @@ def _of_file(
 def _refuse(setting: str, variables: Mapping[str, str], where: str | None) -> None:
     """InputError for what a file with lines NAME=VALUE cannot have; values are not in its text."""
     try:
+        environment(dict(variables))
         engine_environment(dict.fromkeys(variables, "…"))
         for name, value in variables.items():
-            if not _NAME.fullmatch(name):
-                raise ValueError("a name has other characters than letters, digits and _")
-            if "\0" in value or value.splitlines() not in ([], [value]):
+            if value.splitlines() not in ([], [value]):
                 raise ValueError(f"the value of {name} has more than one line")
     except ValueError as error:
         raise InputError(f"{setting}: {error}", where=where, hint="Write one NAME=VALUE a line.") from None

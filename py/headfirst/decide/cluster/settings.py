@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from ipaddress import IPv4Address, IPv4Network
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from headfirst.common.untrusted import finite_json
 from headfirst.decide.cluster import values
 from headfirst.decide.model.task import Task
 
@@ -31,15 +31,22 @@ def _pairs(value: Any) -> Any:
     """`A=1 B=2`, a JSON object or a mapping to a mapping of strings."""
     if isinstance(value, str):
         if value.lstrip().startswith("{"):
-            value = json.loads(value)
+            value = finite_json(value)
         else:
             words = shlex.split(value)
             if bad := [word for word in words if "=" not in word]:
                 # What is no name may be a part of a secret.
                 word = repr(bad[0]) if re.fullmatch("[A-Z_]+", bad[0]) else f"word {words.index(bad[0]) + 1}"
                 raise ValueError(f"{word} is not of the form NAME=VALUE")
+            names = [word.partition("=")[0] for word in words]
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                raise ValueError(f"the name {twice} is there twice")
             value = dict(word.split("=", 1) for word in words)
-    return {str(key): str(item) for key, item in value.items()} if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    if other := next((key for key, item in value.items() if not isinstance(item, str | int | float)), None):
+        raise ValueError(f"the value of {other} must be a text")
+    return {str(key): str(item) for key, item in value.items()}
 
 
 def _text(value: Any) -> Any:
@@ -47,7 +54,7 @@ def _text(value: Any) -> Any:
     return str(value) if _is_number(value) else value
 
 
-_RATE = re.compile(r"(\d+(?:\.\d+)?)([kmgt]?)(bit|byte)(?:/s)?", re.IGNORECASE)
+_RATE = re.compile(r"(\d{1,15}(?:\.\d+)?)([kmgt]?)(bit|byte)(?:/s)?", re.IGNORECASE)
 _POWER = {"": 0, "k": 3, "m": 6, "g": 9, "t": 12}
 
 
@@ -66,7 +73,8 @@ def _rate(value: Any) -> Any:
 Words = Annotated[list[str], BeforeValidator(_words)]
 Listed = Annotated[list[str], BeforeValidator(values.words)]  # with commas or spaces
 Pairs = Annotated[dict[str, str], BeforeValidator(_pairs)]
-EngineEnvironment = Annotated[Pairs, AfterValidator(values.engine_environment)]
+Environment = Annotated[Pairs, AfterValidator(values.environment)]
+EngineEnvironment = Annotated[Environment, AfterValidator(values.engine_environment)]
 Text = Annotated[str, BeforeValidator(_text)]
 HIGHEST_PORT = 65535
 Port = Annotated[int, Field(ge=1, le=HIGHEST_PORT)]
@@ -150,7 +158,7 @@ class ClusterSettings(BaseModel):
     webui_port: Port = 8080
     webui_image: Image | None = Field(None, description="Default: the official image.")
     webui_image_source: Literal["registry", "build"] = "registry"
-    webui_env: Pairs = Field(
+    webui_env: Environment = Field(
         default_factory=dict, description="More environment for the chat page: `A=1 B=2`."
     )
     webui_env_file: Text | None = Field(

@@ -29,6 +29,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]
 _HOST_NAME = re.compile(
     r"(?:\*\.)?[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
 )
+_ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _GPU_VARIABLES = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
 _HCA = re.compile(r"[A-Za-z0-9_.-]+(?::\d+)?")
 # As docker run --gpus takes them, and `nvidia-smi -L` prints them; a UUID may be cut short.
@@ -101,6 +102,16 @@ def volume(text: str) -> str:
     if not text.isprintable() or ".." in (*PurePosixPath(source).parts, *PurePosixPath(target).parts):
         raise ValueError("it must be paths without `..` and control characters")
     return text
+
+
+def environment(variables: dict[str, str]) -> dict[str, str]:
+    """Environment of a container, in what a shell, Docker and Kubernetes take."""
+    for name, value in variables.items():
+        if not _ENVIRONMENT.fullmatch(name):
+            raise ValueError("a name has other characters than letters, digits and _, or starts with a digit")
+        if "\0" in value:
+            raise ValueError(f"the value of {name} has a NUL character")
+    return variables
 
 
 def engine_environment(variables: dict[str, str]) -> dict[str, str]:
