@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
 from headfirst.common import container_names as names
+from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Host, Place, Replica, Service
 from headfirst.decide.cluster.values import memory_bytes
 from headfirst.decide.containers import blanks
@@ -239,6 +241,14 @@ class Launching:
             volumes.append(f"{request.config_file}:{request.config_file}:ro")
         volumes += [f"{file}:{file}:ro" for file in launch.files]
         volumes += [f"{request.cache_dir}:{request.cache_dir}"] if request.cache_dir else []
+        volumes += settings.engine_volumes
+        targets = [PurePosixPath(volume.split(":")[1]) for volume in volumes]
+        if twice := next((target for target in targets if targets.count(target) > 1), None):
+            raise InputError(
+                f"engine_volumes: two folders would be {twice} in the container",
+                where=self._service.given.get("engine_volumes"),
+                hint="Mount it at a path of its own, such as /data/templates:/templates:ro.",
+            )
         more: dict[str, Any] = gpu_options(self._runtime, place.devices) if cuda else {}
         more["ulimits"] = {"memlock": -1, "stack": 67108864} if cuda else {}
         # RDMA needs its devices and pinned memory, and nothing more: not --privileged.
@@ -253,7 +263,7 @@ class Launching:
             ipc_mode="host",
             cgroup_parent=rank_ports.slice_of(place.host),
             shm_size=_shm_size(settings.shm_size, self._shared_bytes),
-            volumes=[*volumes, *settings.engine_volumes],
+            volumes=volumes,
             files=dict(launch.files),
             cap_add=["IPC_LOCK"] if chosen.hca else [],
             # A rank cannot come back alone: the supervisor starts all ranks together.
