@@ -27,7 +27,8 @@ ROLES: tuple[Role, ...] = get_args(Role)
 class Members:
     """A service as the inventory lists it: `name` is its group, None in the short form.
 
-    `role_hosts` are the names of the hosts in the groups [prefill] and [decode].
+    `role_hosts` are the names of the hosts in the groups [prefill] and [decode]. `role`: of a service that
+    has these replicas alone, as the settings of both roles are names with it in front.
     """
 
     name: str | None
@@ -36,6 +37,22 @@ class Members:
     where: str | None
     given: Mapping[str, str | None] = field(default_factory=dict)
     role_hosts: Mapping[Role, frozenset[str]] = field(default_factory=dict)
+    role: Role | None = None
+
+    def setting(self, name: str) -> str:
+        """How the inventory names the setting for these replicas."""
+        return f"{self.role}_{name}" if self.role else name
+
+    @property
+    def alike(self) -> bool:
+        """Whether these are the prefill and decode replicas together, with as many GPUs each."""
+        return self.role is None and self.settings.prefill_replicas is not None
+
+    @property
+    def count(self) -> str:
+        """How a hint writes a number of replicas."""
+        both = "prefill_replicas and decode_replicas with a sum of "
+        return both if self.alike else f"{self.setting('replicas')}="
 
 
 @dataclass
@@ -75,7 +92,8 @@ def _refuse_idle_hosts(groups: Sequence[Members], services: Sequence[Service]) -
                 f"{', '.join(idle)} would serve nothing: the {len(service.replicas)} replicas of "
                 f"{group.name or 'the service'} take the hosts before",
                 where=group.where,
-                hint="Change replicas or gpus_per_replica so that every host has a rank, or remove the host.",
+                hint="Change the number of replicas or of their GPUs so that every host has a rank, or "
+                "remove the host.",
             )
 
 
@@ -120,7 +138,7 @@ def _placements(
     placements: list[tuple[Role | None, tuple[Place, ...]]] = []
     for role, settings in settings_of.items():
         hosts = hosts_of[role] if hosts_of else _with_free_gpus(group, taken)
-        its = replace(group, settings=settings, hosts=hosts)
+        its = replace(group, settings=settings, hosts=hosts, role=role)
         used = {**times, **dict.fromkeys(shared, 2)}
         placements += [(role, places) for places in _divided(its, used, taken)]
     return placements
@@ -176,7 +194,7 @@ def _whole_hosts(group: Members) -> list[tuple[Place, ...]]:
         raise InputError(
             f"{len(hosts)} hosts cannot be divided among {count} replicas",
             where=group.where,
-            hint="Each replica needs as many hosts as the others: change replicas, or add hosts.",
+            hint="Each replica needs as many hosts as the others: change their number, or add hosts.",
         )
     each = len(hosts) // count
     return [
@@ -215,9 +233,10 @@ def _gpus(group: Members, taken: _Taken) -> list[tuple[Place, ...]]:
             f"{_count(group)} replicas of {each} GPUs are more than the free GPUs of the service's hosts: "
             + ", ".join(f"{name} {len(devices)}" for name, devices in free.items()),
             where=group.where,
-            hint=f"{len(replicas)} replicas are possible: write replicas={len(replicas)}, or fewer GPUs each."
+            hint=f"{len(replicas)} replicas are possible: write {group.count}{len(replicas)}, or fewer GPUs "
+            "each."
             if replicas
-            else f"Write gpus_per_replica={sum(map(len, free.values()))} or fewer.",
+            else f"Write {group.setting('gpus_per_replica')}={sum(map(len, free.values()))} or fewer.",
         )
     replicas = replicas[:count]
     for place in (place for places in replicas for place in places):
@@ -289,13 +308,16 @@ def _even(group: Members, free: Mapping[str, Sequence[str]]) -> int:
     if rest or smallest % on_each:
         fleet = f"1 host with {smallest} GPUs" if hosts == 1 else f"{hosts} hosts with {smallest} GPUs each"
         even = [str(hosts * share) for share in range(1, smallest + 1) if smallest % share == 0]
+        even = [number for number in even if number != "1"] if group.alike else even
         fewer = "" if count > hosts * smallest else ", or leave GPUs idle: write gpus_per_replica"
         raise InputError(
             f"{count} replicas cannot be spread evenly over {fleet}",
             where=group.where,
-            hint=f"Write replicas={', '.join(even[:-1])} or {even[-1]}{fewer}."
+            hint=f"Write {group.count}{', '.join(even[:-1])} or {even[-1]}{fewer}."
             if len(even) > 1
-            else f"Write replicas={even[0]}.",
+            else f"Write {group.count}{even[0]}."
+            if even
+            else "Each replica needs a GPU: add GPUs or hosts.",
         )
     return smallest // on_each
 
