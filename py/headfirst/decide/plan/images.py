@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
-from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.containers.image import ImageRecipe
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.plan import monitoring
 from headfirst.decide.plan.front import proxy, router, webui
@@ -52,6 +53,19 @@ def refuse_other_engine(engine: Engine, image: str | None, where: str | None) ->
     """InputError for an image of another engine, or of a program that has no engine."""
     if image:
         _is_named(image, _of_engine(engine), "engine_image", where)
+
+
+def recipe(service: Service, engine: Engine) -> ImageRecipe:
+    """How the engine's image is built. InputError where it cannot be."""
+    made = engine.image_recipe(service.settings.engine_device)
+    if made is None:
+        raise InputError(
+            f"the {service.settings.engine_device} image of {engine.title} {engine.version} cannot be built "
+            "here",
+            where=service.given.get("engine_image_source"),
+            hint="Remove engine_image_source=build: the image is then pulled from its registry.",
+        )
+    return made
 
 
 def _is_named(image: str, program: Program, setting: str, where: str | None) -> bool:

@@ -50,6 +50,8 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         where=service.given.get("engine_version" if settings.engine_version else "engine"),
     )
     images.refuse_other_engine(engine, settings.engine_image, service.given.get("engine_image"))
+    if settings.engine_image_source == "build":
+        images.recipe(service, engine)
     version = engines.without_tables(engine, settings.engine_image)
     if version:
         _refuse_presets(service, engine, version)

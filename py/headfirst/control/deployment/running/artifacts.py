@@ -22,6 +22,7 @@ from headfirst.control.run.node_wheel import build_node_wheel
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers.image import ImageRecipe
+from headfirst.decide.plan import images
 
 
 @dataclass(frozen=True)
@@ -136,14 +137,7 @@ def _engine(cluster: Cluster, service: Service, built: dict[str, Any]) -> Tarbal
 def _recipe(cluster: Cluster, service: Service) -> ImageRecipe:
     settings = service.settings
     engine, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
-    recipe = engine.image_recipe(settings.engine_device)
-    if recipe is None:
-        raise InputError(
-            f"the {settings.engine_device} image of {engine.title} {engine.version} cannot be built here",
-            where=service.given.get("engine_image_source"),
-            hint="Remove engine_image_source=build: the image is then pulled from its registry.",
-        )
-    return recipe
+    return images.recipe(service, engine)
 
 
 def _build(recipe: ImageRecipe | build.DebianRecipe, cluster: Cluster, advance: Advance) -> ImageArchive:
