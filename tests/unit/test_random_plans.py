@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import random_plans
+from headfirst.common.errors import InputError
+from headfirst.control.inventory import inventory
 from hypothesis import HealthCheck, given, settings
 from random_plans import Example, examples, published
 
@@ -101,3 +103,101 @@ def test_no_value_of_a_config_ends_in_a_traceback(path: Path, part: str | None, 
 def test_an_amount_of_memory_that_is_none_is_refused(path: Path, value: Any) -> None:
     for name in ("gpu_memory", "shm_size"):
         assert not random_plans.check(_one_host("sglang", **{name: value}), path)
+
+
+_DEEP = '{"a": ' + "[" * 5000 + "]" * 5000 + "}"
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ("vllm", ["--max-model-len", "9" * 400 + "k"]),
+        ("vllm", ["--max-num-batched-tokens", "9" * 400 + "M"]),
+        ("vllm", ["--hf-overrides", _DEEP]),
+        ("vllm", ["--speculative-config", _DEEP]),
+        ("vllm", ["--hf-overrides", '{"max_position_embeddings": 1e400}']),
+        ("vllm", ["--hf-overrides" + ".a" * 5000, "1"]),
+        ("sglang", ["--json-model-override-args", _DEEP]),
+        ("sglang", ["--json-model-override-args", '{"a": 1, "a": 2}']),
+    ],
+)
+def test_a_number_or_an_object_that_nothing_holds_is_refused(
+    path: Path, engine: str, words: list[str]
+) -> None:
+    assert not random_plans.check(_one_host(engine, engine_args=words), path)
+
+
+@pytest.mark.parametrize("name", ["download_rate", "network_rate", "disk_rate"])
+def test_a_rate_without_end_is_refused(path: Path, name: str) -> None:
+    assert not random_plans.check(_one_host("sglang", **{name: "9" * 400 + "gbit"}), path)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["A=1 A=2", '{"A": "1", "A": "2"}', "=1", {"A B": "1"}, {"A=B": "1"}, {"A": None}, {"A": ["1"]}, "1A=1"],
+)
+def test_an_environment_that_no_container_can_have_is_refused(path: Path, value: Any) -> None:
+    for name in ("engine_env", "webui_env"):
+        assert not random_plans.check(_one_host("sglang", **{name: value}), path)
+
+
+@pytest.mark.parametrize("volumes", ["/a:/t /b:/t", "/a:/t /b:/t/:ro", "/a:/var/lib/headfirst/models/m"])
+def test_two_folders_at_one_path_of_a_container_are_refused(path: Path, volumes: str) -> None:
+    assert not random_plans.check(_one_host("sglang", engine_volumes=volumes), path)
+    assert random_plans.check(_one_host("sglang", engine_volumes="/a:/t /b:/u"), path)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *(
+            "tls_certificate=/x",
+            "tls_key=/x",
+            "tls_names=a.example",
+            "proxy_port=8443",
+            "router_policy=random",
+        ),
+        *("prometheus_port=9091", "grafana_port=3001", "spare_takeover=true", "lab_subnet=10.9.0.0/24"),
+        *("router_port=8001", "drain_timeout=10", "kv_transfer=nixl", "engine_image_tarball=/x.tar"),
+        *("lab_memory=4g", "cpu_cores=0-15"),
+    ],
+)
+def test_a_setting_that_nothing_uses_has_a_note(path: Path, setting: str) -> None:
+    name, _, value = setting.partition("=")
+    made = random_plans.planned(_one_host("sglang", **{name: value}), path)
+    assert made and any(f": {name} has no effect without " in note for note in made[1].notes)
+
+
+def test_a_setting_that_is_used_or_has_its_default_has_no_note(path: Path) -> None:
+    for used in (
+        {"router_policy": "cache_aware", "spare_takeover": False},
+        {"router_policy": "random", "drain_timeout": 10, "replicas": 2, "gpus_per_replica": 4},
+        {"proxy": True, "proxy_port": 8443},
+        {"tls": "local-ca", "tls_names": "a.example"},
+    ):
+        made = random_plans.planned(_one_host("sglang", **used), path)
+        assert made and not any("has no effect" in note for note in made[1].notes)
+
+
+def test_an_image_that_cannot_be_built_is_refused_by_the_plan(path: Path) -> None:
+    assert not random_plans.check(_one_host("sglang", engine_image_source="build"), path)
+
+
+@pytest.mark.parametrize(
+    ("given_settings", "advice"),
+    [
+        ({"prefill_gpus_per_replica": 16}, "Write prefill_gpus_per_replica=8 or fewer."),
+        ({"decode_replicas": 2}, "with a sum of 2, 4 or 8"),
+    ],
+)
+def test_advice_names_the_settings_of_prefill_and_decode(
+    path: Path, given_settings: dict[str, int], advice: str
+) -> None:
+    example = _one_host("vllm", **{"prefill_replicas": 1, "decode_replicas": 1, **given_settings})
+    with (
+        pytest.raises(InputError) as refused,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        patched.setattr(inventory, "read", lambda *_: random_plans.reading(example))
+        inventory.load([path])
+    assert advice in (refused.value.hint or "")

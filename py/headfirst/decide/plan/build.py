@@ -8,7 +8,7 @@ from headfirst.common.errors import located
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers import blanks
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan import contents, images, monitoring, service
+from headfirst.decide.plan import contents, images, monitoring, service, unused
 from headfirst.decide.plan.front import proxy, webui
 from headfirst.decide.plan.host import devices, memory, ports, rank_ports
 from headfirst.decide.plan.sizing.alternatives import advised
@@ -55,5 +55,10 @@ def _build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pl
         monitoring=watch,
         proxy=front,
         container_runtime=cluster.settings.container_runtime,
-        notes=[*cluster.notes, *images.notes(cluster), *(webui.notes(cluster) if page else [])],
+        notes=[
+            *cluster.notes,
+            *images.notes(cluster),
+            *(webui.notes(cluster) if page else []),
+            *unused.notes(cluster, chats=page is not None),
+        ],
     )
