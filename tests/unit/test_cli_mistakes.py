@@ -328,3 +328,22 @@ def test_a_folder_or_an_address_asks_no_hub(model: str, hint: str, tmp_path: Pat
     flags = ["--host", "192.0.2.1", "--user", "u", "--gpus", "8", "--gpu", "A100-80G", "--model", model]
     done = deploy("init", str(tmp_path / "new.ini"), *flags, HF_HUB_OFFLINE="")
     assert (done.returncode, "hub" in done.stderr) == (2, True), done
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ("check a100x4.ini --wait 5", "--wait is for --comm"),
+        ("restore a100x4.ini chats-1 --list", "--list shows all backups"),
+        ("init new.ini --example a100x4 --gpus 4", "as it is, without --gpus"),
+        ("init new.ini --host 192.0.2.1 --user u --gpus 8 --gpu H100-80G --engine x", "Unknown engine"),
+        ("init new.ini --host 192.0.2.1 --user u --gpus 8 --gpu H100-80G --weights-dir /etc", "weights_dir"),
+        ("remove missing.ini node1", "no such inventory"),
+    ],
+)
+def test_what_a_verb_would_ignore_is_refused(tmp_path: Path, words: str, what: str) -> None:
+    (tmp_path / "a100x4.ini").write_text((ROOT / "inventories" / "a100x4.ini").read_text())
+    done = deploy(*words.split(), cwd=tmp_path)
+    assert done.returncode == 2
+    assert what in " ".join(done.stderr.split())
+    assert not (tmp_path / "new.ini").exists()

@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from headfirst.common.errors import InputError
 from headfirst.control.cli.verb import Output, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
@@ -48,6 +49,8 @@ def restore(
     from headfirst.control.deployment.verbs import webui_backups
     from headfirst.control.run.reporters.reporter import QuietReporter
 
+    if list_ and name:
+        raise InputError("--list shows all backups, and one is named", hint="Leave one of them out.")
     console = Terminal(highlight=False, soft_wrap=True)
     if not list_:
         restored = webui_backups.restore(run, QuietReporter(), name or "")

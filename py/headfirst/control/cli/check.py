@@ -46,6 +46,8 @@ def check(
 
     if run.service and not comm:
         raise InputError("--service is for --comm", hint="Without it, deploy check reads every host.")
+    if run.wait_s and not comm:
+        raise InputError("--wait is for --comm", hint="Hosts are checked without a lock: leave it out.")
     if backend and not comm:
         raise InputError("--backend is for --comm", hint="deploy check INVENTORY --comm --backend gloo")
     if comm:
