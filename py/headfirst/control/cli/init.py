@@ -94,6 +94,12 @@ def init(
     if path.exists() and not force:
         raise InputError(f"{path} exists", hint="Choose another name, or add --force to overwrite it.")
     if example:
+        flags = {"--host": host, "--hosts": hosts, "--user": user, "--private-key": private_key}
+        flags |= {"--gpus": gpus, "--gpu": gpu, "--model": model, "--layout": layout, "--engine": engine}
+        flags |= {"--trust-remote-code": trust_remote_code or None, "--nic": nic, "--hca": hca}
+        if flag := next((flag for flag, value in flags.items() if value is not None), None):
+            hint = f"Leave {flag} out, and edit the file that is written."
+            raise InputError(f"--example writes a shipped inventory as it is, without {flag}", hint=hint)
         copy_example(example, path)
         typer.echo(f"Wrote {path}. Next: deploy plan {path}")
         return
@@ -109,7 +115,7 @@ def init(
             model_source=_word(model_source),
             weights_dir=_word(weights_dir),
             common={name: _word(value.replace(" ", "")) for name, value in given.items() if value},
-            engine=engine,
+            engine=_word(engine) if engine else None,
             trust_remote_code=trust_remote_code,
         )
         _finish(probed(answers), _models(" ".join(model or [])), path, layout=layout is not False)
@@ -128,7 +134,7 @@ def init(
             model=None,
             model_source=_word(model_source),
             weights_dir=_word(weights_dir),
-            engine=engine,
+            engine=_word(engine) if engine else None,
             trust_remote_code=trust_remote_code,
         )
         question = "Model, or NAME=MODEL of each service (empty: choose later)"

@@ -35,17 +35,15 @@ from headfirst.decide.plan.types import NodeNetwork
 def write_inventory(answers: Answers, path: Path) -> str | None:
     """Write the inventory; return a note where the plan could not be made yet (no network, for example).
 
-    Without a model it is not planned. Raises InputError, and writes nothing, where `deploy plan` would refuse
+    Without a model it is read only. Raises InputError, and writes nothing, where `deploy plan` would refuse
     it.
     """
     text = render_inventory(answers, path)
-    if answers.model is None and not answers.services:
-        _write(path, text)
-        return None
+    without_model = answers.model is None and not answers.services
     with tempfile.TemporaryDirectory() as scratch:
         candidate = Path(scratch) / path.name
         candidate.write_text(text, encoding="utf-8")
-        note = _refused(candidate, path)
+        note = _refused(candidate, path, without_model=without_model)
     _write(path, text)
     return note
 
@@ -140,8 +138,11 @@ def copy_example(name: str, path: Path) -> None:
     _write(path, known[name].read_text(encoding="utf-8"))
 
 
-def _refused(candidate: Path, path: Path) -> str | None:
+def _refused(candidate: Path, path: Path, *, without_model: bool) -> str | None:
     try:
+        if without_model:
+            engines.get(load([candidate], needs_model=False).services[0].settings.engine)
+            return None
         plan = prepare([candidate], (), probe=False).plan
     except NotReadyError as error:
         return error.what
