@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headfirst.common.errors import InputError
-from headfirst.control.inventory.inventory import refuse_missing
 from headfirst.control.inventory.reading import read
 
 
@@ -23,7 +22,6 @@ def with_nodes(inventories: Sequence[Path], nodes: int | None) -> Iterator[list[
         yield list(inventories)
         return
     paths = [path.absolute() for path in inventories]
-    refuse_missing(paths)
     reading = read(paths, (), None)
     if reading.own_groups or any(reading.groups.values()):
         raise InputError(

@@ -56,7 +56,6 @@ def load(
     Raises InputError with file and line for whatever cannot be carried out as written.
     """
     paths = tuple(path.absolute() for path in inventories)
-    refuse_missing(paths)
     files = state_of(paths)
     reading = read(paths, extra_vars, limit)
     _refuse_repeats(reading)
@@ -210,19 +209,6 @@ def _refuse_groups(reading: Reading, paths: tuple[Path, ...]) -> None:
             where=_where_host(both[0], reading, paths),
             hint="List it in [head] only.",
         )
-
-
-def refuse_missing(paths: Sequence[Path]) -> None:
-    """Raise InputError for the first path that does not exist."""
-    for path in paths:
-        if not path.exists():
-            raise InputError(f"no such inventory: {path}", hint=_suggest_inventory(path))
-
-
-def _suggest_inventory(path: Path) -> str:
-    ready = sorted(p for p in Path("inventories").glob("*.ini")) if Path("inventories").is_dir() else []
-    listing = f"Here are: {', '.join(str(p) for p in ready)}. " if ready else ""
-    return f"{listing}`deploy init {path.name}` writes a new one."
 
 
 def _where_host(name: str, reading: Reading, paths: tuple[Path, ...]) -> str:

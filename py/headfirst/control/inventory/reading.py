@@ -93,6 +93,7 @@ def read(
 
     `texts` are read in the place of what the files have.
     """
+    _refuse_missing(paths)
     for path in paths:
         _refuse_encoding(path)
     for item in extra_vars:
@@ -191,6 +192,19 @@ def reader_environment(scratch: str) -> dict[str, str]:
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
         "ANSIBLE_NOCOLOR": "True",
     }
+
+
+def _refuse_missing(paths: Sequence[Path]) -> None:
+    """Raise InputError for the first path that does not exist."""
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"no such inventory: {path}", hint=_suggest_inventory(path))
+
+
+def _suggest_inventory(path: Path) -> str:
+    ready = sorted(p for p in Path("inventories").glob("*.ini")) if Path("inventories").is_dir() else []
+    listing = f"Here are: {', '.join(str(p) for p in ready)}. " if ready else ""
+    return f"{listing}`deploy init {path.name}` writes a new one."
 
 
 def _refuse_encoding(path: Path) -> None:
