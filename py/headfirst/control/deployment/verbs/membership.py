@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from headfirst.common.errors import HeadfirstError, InputError, UnreachableError
-from headfirst.common.state_files import replace_file, rewrite_file, text_of
+from headfirst.common.state_files import rewrite_file, text_of
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.claim import run_lock
 from headfirst.control.deployment.running.options import RunOptions
@@ -83,9 +85,16 @@ def _checked(
 @contextlib.contextmanager
 def _beside(change: Change) -> Iterator[Path]:
     """The changed inventory as a file beside the present one, where its group_vars are found."""
-    draft = change.path.with_name(f".{change.path.stem}.changed{change.path.suffix}")
-    replace_file(draft, change.after.encode(errors="surrogateescape"))
+    stem, suffix = change.path.stem, change.path.suffix
     try:
+        descriptor, name = tempfile.mkstemp(suffix, f".{stem}.", change.path.parent)
+    except OSError as error:
+        what = f"no file can be written beside the inventory: {error.strerror}"
+        raise InputError(what, where=str(change.path), hint="Run this as the owner of its folder.") from None
+    draft = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(change.after.encode(errors="surrogateescape"))
         yield draft
     except HeadfirstError as error:
         if (error.where or "").startswith(str(draft)):  # it is gone, and its lines are others
