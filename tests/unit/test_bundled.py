@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bundles import DEBIAN, items, manifest_of, needs, quiet, write
 from draft_folders import EAGLE3, draft_folder
-from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control import demo
 from headfirst.control.bundle import archive, manifest
@@ -113,6 +113,15 @@ def test_an_inventory_may_name_its_bundle(inventory: Path) -> None:
     with pytest.raises(InputError, match="no signer of the bundle is named"):
         prepare([inventory], [f"bundle={path}"], probe=False)
     assert prepare([inventory], [f"bundle={path}"], probe=False, online=True).bundle is None
+
+
+def test_the_signers_of_the_inventory_are_for_the_bundle_of_the_command_line_too(inventory: Path) -> None:
+    request = BundleRequest(bundle_of(inventory).paths)
+    with pytest.raises(InputError, match="no signer of the bundle is named"):
+        prepare([inventory], ["bundle_signers=none"], probe=False, bundle=request)
+    with pytest.raises(HeadfirstError) as refused:
+        prepare([inventory], [f"bundle_signers={inventory.parent / 'signers'}"], probe=False, bundle=request)
+    assert "no signer" not in refused.value.what
 
 
 def test_the_same_plan_is_taken(inventory: Path) -> None:

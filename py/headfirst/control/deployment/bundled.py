@@ -266,7 +266,7 @@ def looked_at(request: BundleRequest | None, cluster: Cluster, extra_vars: Seque
 
     UntrustedError for one that is older than the newest accepted one, unless `request` has `older`.
     """
-    request = request or _of_inventory(cluster)
+    request = _asked(request, cluster)
     bundles = _opened(request)
     if not request.older:
         _accepted().refuse_older(bundles[-1], cluster.name)
@@ -289,12 +289,18 @@ def _accepted() -> Accepted:
     return Accepted(state_dir("bundles"))
 
 
-def _of_inventory(cluster: Cluster) -> BundleRequest:
-    settings = cluster.settings
-    paths = [local_file(cluster, path) for path in settings.bundle]
-    if settings.bundle_signers in (None, "none"):
-        return BundleRequest(paths, unsigned=settings.bundle_signers == "none")
-    return BundleRequest(paths, local_file(cluster, settings.bundle_signers))
+def _asked(request: BundleRequest | None, cluster: Cluster) -> BundleRequest:
+    """The bundle that was asked for, or else the inventory's; so are its signers.
+
+    That the inventory's needs no signature is for that one alone.
+    """
+    named = cluster.settings.bundle_signers
+    asked = request or BundleRequest(
+        [local_file(cluster, path) for path in cluster.settings.bundle], unsigned=named == "none"
+    )
+    if asked.signers or asked.unsigned or named in (None, "none"):
+        return asked
+    return replace(asked, signers=local_file(cluster, named))
 
 
 def proven(bundled: Bundled, reporter: Reporter, *, check: bool = False) -> Unpacked:
