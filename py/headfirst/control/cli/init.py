@@ -94,8 +94,9 @@ def init(
     if path.exists() and not force:
         raise InputError(f"{path} exists", hint="Choose another name, or add --force to overwrite it.")
     if example:
-        flags = {"--host": host, "--hosts": hosts, "--user": user, "--private-key": private_key}
-        flags |= {"--gpus": gpus, "--gpu": gpu, "--model": model, "--layout": layout, "--engine": engine}
+        flags: dict[str, object] = {"--host": host, "--hosts": hosts, "--user": user}
+        flags |= {"--private-key": private_key, "--gpus": gpus, "--gpu": gpu, "--model": model}
+        flags |= {"--layout": layout, "--engine": engine}
         flags |= {"--trust-remote-code": trust_remote_code or None, "--nic": nic, "--hca": hca}
         if flag := next((flag for flag, value in flags.items() if value is not None), None):
             hint = f"Leave {flag} out, and edit the file that is written."
