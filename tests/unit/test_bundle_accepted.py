@@ -39,7 +39,8 @@ def signed(path: Path, key: Path, made: int, cluster: str = "lab") -> Path:
 
 
 def cluster(name: str = "lab") -> Cluster:
-    return cast(Cluster, SimpleNamespace(name=name, inventories=()))  # the request names the bundle
+    settings = SimpleNamespace(bundle=[], bundle_signers=None)  # the request names the bundle
+    return cast(Cluster, SimpleNamespace(name=name, inventories=(), settings=settings))
 
 
 def accept(

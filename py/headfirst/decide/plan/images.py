@@ -63,7 +63,7 @@ def recipe(service: Service, engine: Engine) -> ImageRecipe:
             f"the {service.settings.engine_device} image of {engine.title} {engine.version} cannot be built "
             "here",
             where=service.given.get("engine_image_source"),
-            hint="Remove engine_image_source=build: the image is then pulled from its registry.",
+            hint="Leave engine_image_source out: the image is then pulled from its registry.",
         )
     return made
 
