@@ -141,7 +141,7 @@ def test_an_environment_that_no_container_can_have_is_refused(path: Path, value:
         assert not random_plans.check(_one_host("sglang", **{name: value}), path)
 
 
-@pytest.mark.parametrize("volumes", ["/a:/t /b:/t", "/a:/t /b:/t/:ro", "/a:/var/lib/headfirst/models/m"])
+@pytest.mark.parametrize("volumes", ["/a:/t /b:/t", "/a:/t /b:/t/:ro", "/a:/var/lib/headfirst/models/model"])
 def test_two_folders_at_one_path_of_a_container_are_refused(path: Path, volumes: str) -> None:
     assert not random_plans.check(_one_host("sglang", engine_volumes=volumes), path)
     assert random_plans.check(_one_host("sglang", engine_volumes="/a:/t /b:/u"), path)
