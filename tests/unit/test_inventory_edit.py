@@ -118,6 +118,14 @@ def test_a_replacement_is_checked_and_shown_before_it_is_written(inventory: Path
     assert "+node4 ansible_host=192.0.2.14 nic=ens6" in change.diff
 
 
+def test_the_draft_of_a_change_takes_nobodys_file(inventory: Path) -> None:
+    others = inventory.with_name(f".{inventory.stem}.changed{inventory.suffix}")
+    others.write_text("mine\n")
+    replacement(RunOptions([inventory]), "node2", "node4", keep=False)
+    assert others.read_text() == "mine\n"
+    assert {path.name for path in inventory.parent.iterdir()} == {inventory.name, others.name}
+
+
 def test_a_spare_that_runs_a_rank_is_refused(inventory: Path) -> None:
     inventory.write_text(INVENTORY + "\n[more:children]\nspares\n" + "[workers]\nnode4\n")
     with pytest.raises(InputError, match="node4 is a spare and runs a rank"):

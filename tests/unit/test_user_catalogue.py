@@ -105,6 +105,10 @@ BAD: dict[str, tuple[Any, str]] = {
         "num_hidden_layers",
     ),
     "a size that is text": ({"a/b": {**QWEN, "weights": {"total_bytes": "1"}}}, "total_bytes"),
+    "a part of a measurement": (
+        {"a/b": {**QWEN, "weights": {"measured": {"by_dtype": {"BF16": 1}, "by_part": {}}}}},
+        "bf16_by_part",
+    ),
     "a name with a format": ({"a/b": {**QWEN, "weights": {"shard_name": "{0.__class__}"}}}, "shard_name"),
     "a name that leaves its folder": (
         {"a/b": {**QWEN, "weights": {"files": {"../x.safetensors": 1}}}},
