@@ -48,7 +48,7 @@ def assert_alike(scheduled: Scheduled, replica: PlannedReplica) -> None:
             ADDRESS: node.address,
             CONFIG_FILE: names.engine_config(node.container.name),
         }
-        assert [filled(word, values) for word in rank.command] == node.container.command
+        assert [filled(word, values) for word in rank.command] == node.container.without_files().command
         environment = {name: filled(text, values) for name, text in rank.environment.items()}
         assert environment == node.container.environment
         assert rank.entrypoint == node.container.entrypoint

@@ -98,7 +98,12 @@ def test_candidates_come_from_the_presets_that_the_plan_accepts() -> None:
 def test_what_comes_with_a_parser_is_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM's --enable-auto-tool-choice does not work without the parser."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    settings = {"engine": "vllm", "model": "Qwen/Qwen3-8B", "model_source": "huggingface"}
+    settings = {
+        "engine": "vllm",
+        "engine_version": "0.32.0",
+        "model": "Qwen/Qwen3-8B",
+        "model_source": "huggingface",
+    }
     options = RunOptions([LAB], [json.dumps(settings)])
     plan = intended(options, wishes())
     assert not any("tool-choice" in str(one) for one in plan.candidates)
