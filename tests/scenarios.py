@@ -13,6 +13,7 @@ from readme_lab import ROOT
 # and closed networks.
 LONG = (
     "bundle",
+    "comm_check",
     "engine",
     "engine_image",
     "host_tuning",
