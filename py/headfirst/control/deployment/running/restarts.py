@@ -13,11 +13,11 @@ from headfirst.common.container_names import is_engine
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.prepare import Prepared
-from headfirst.control.deployment.running.role_vars.engine import engine_vars
+from headfirst.control.deployment.running.role_vars.engine import engine_vars, planned_ranks
 from headfirst.control.deployment.running.stages import starts_ranks
 from headfirst.control.live.specifications import Present, specifications
 from headfirst.control.run.events import Finding
-from headfirst.decide.cluster.types import Service
+from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.restarts import CONFIG_LABEL, Difference, differences, keeping
 from headfirst.decide.plan.types import Node, Plan, PlannedReplica, PlannedService
@@ -55,7 +55,7 @@ def announced(
         for _, title, host, container in front
         if container.name in present.get(host, {})
     )
-    stopping = _unplanned(plan, present) if ranks else ()
+    stopping = _unplanned(prepared.cluster, present) if ranks else ()
     return [finding for finding in (*stopping, *of_replicas, *of_front) if finding]
 
 
@@ -70,11 +70,9 @@ def _front(plan: Plan, services: list[PlannedService]) -> Iterator[tuple[str, st
         yield "proxy", "The proxy", plan.proxy.host, plan.proxy.container
 
 
-def _unplanned(plan: Plan, present: Containers) -> Iterator[Finding]:
+def _unplanned(cluster: Cluster, present: Containers) -> Iterator[Finding]:
     """Ranks whose service or replica left the inventory, or has another name there."""
-    planned: dict[str, set[str]] = {}
-    for node in (node for each in plan.services for replica in each.replicas for node in replica.nodes):
-        planned.setdefault(node.host, set()).add(node.container.name)
+    planned = planned_ranks(cluster)
     stopping: dict[str, list[str]] = {}
     for host in planned.keys() & present.keys():
         for name, container in present[host].items():

@@ -25,7 +25,7 @@ def replica_vars(
     cluster: Cluster, service: PlannedService, replica: PlannedReplica, secrets: Secrets
 ) -> HostVars:
     """Variables per host for `playbooks/serve.yml`: the ranks of one replica."""
-    planned = _containers(cluster)
+    planned = planned_ranks(cluster)
     waiting = standby_generations(service, replica)
     supervised = supervision(service, replica, secrets)
     version = service_version(service, secrets)
@@ -226,7 +226,7 @@ def _waits(
     }
 
 
-def _containers(cluster: Cluster) -> dict[str, list[str]]:
+def planned_ranks(cluster: Cluster) -> dict[str, list[str]]:
     """Names of the engine containers that each host is to have."""
     containers: dict[str, list[str]] = {}
     for service in cluster.services:
