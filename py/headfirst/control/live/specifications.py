@@ -37,8 +37,8 @@ def specifications(
 
     def ask(access: HostAccess) -> dict[str, Present]:
         with docker_over_ssh(access) as client:
-            running = client.containers.list(ignore_removed=True)
-            ranks = {each.name: "" for each in running if each.name and names.is_engine(each.name)}
+            running = (name.lstrip("/") for each in client.api.containers() for name in each["Names"])
+            ranks = {name: "" for name in running if names.is_engine(name)}
             present = {
                 name: _present(client, name, image, access.host)
                 for name, image in (ranks | {**planned[access.host]}).items()
