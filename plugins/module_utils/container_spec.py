@@ -64,8 +64,9 @@ def canonical(spec: Spec, image_id: str, secret_env: t.Dict[str, str]) -> Spec:
 
     Other files have other paths, which are in the command.
     """
-    options = {key: value for key, value in spec.items() if key != "files"}
-    kept: Spec = {key: value for key, value in options.items() if value not in (None, [], {}, "")}
+    kept: Spec = {
+        key: value for key, value in spec.items() if key != "files" and value not in (None, [], {}, "")
+    }
     kept["environment"] = {key: env_value(value) for key, value in spec.get("environment", {}).items()}
     kept["image_id"] = image_id
     if secret_env:

@@ -23,7 +23,8 @@ _OTHER_SERVERS = ("SGLANG_RUST_SERVER", "VLLM_USE_RUST_FRONTEND")
 
 def unchecked(words: Sequence[str]) -> Sequence[str]:
     """A container's command without the check, also one of another version."""
-    place = next((number for number, word in enumerate(words) if "/key_check-" in word), -2)
+    file, _, _ = FILE.rpartition("-")
+    place = next((number for number, word in enumerate(words) if word.startswith(f"{file}-")), -2)
     return words[place + 2 :]
 
 
@@ -37,6 +38,7 @@ def checked(launch: Launch, keys: str | None, variables: Mapping[str, str]) -> L
             hint=f"Remove {other}.",
         )
     words = [*([launch.entrypoint] if launch.entrypoint else []), *launch.command]
-    command, entrypoint = [FILE, keys, *words], "python3" if launch.entrypoint else None
-    command = command if entrypoint else ["python3", *command]
-    return replace(launch, entrypoint=entrypoint, command=command, files={FILE: CHECK})
+    behind = replace(launch, command=[FILE, keys, *words], files={FILE: CHECK})
+    if launch.entrypoint:
+        return replace(behind, entrypoint="python3")
+    return replace(behind, command=["python3", *behind.command])

@@ -36,7 +36,7 @@ _START = (
 )
 # With prefill and decode divided.
 _DOOR = files(__package__).joinpath("router_door.py").read_text(encoding="utf-8")
-_DOOR_FILES = {program_file("router_door", _DOOR): _DOOR}
+_DOOR_FILE = program_file("router_door", _DOOR)
 # The list of replicas is an argument here, and a file for smg; without a container, /tmp is the host's.
 _LISTED = (
     "import sys, tempfile; listed = tempfile.NamedTemporaryFile('w', suffix='.json'); "
@@ -84,7 +84,7 @@ def command(address: str, port: int, metrics_port: int, policy: str, *, divided:
         "--history-backend": "none",  # else it keeps what people wrote in its memory
     }
     words = [str(word) for option in options.items() for word in option]
-    program = _DOOR_FILES if divided else ("-c", _START)
+    program = [_DOOR_FILE] if divided else ["-c", _START]
     return [*program, *words, _EITHER_SHAPE, "--disable-tokenizer-autoload"]
 
 
@@ -94,7 +94,7 @@ def with_replicas(command: Sequence[str], workers: Mapping[str, Mapping[str, Any
     One that does not answer yet is asked again. smg takes more than an address from a file only, and lists of
     one shape only.
     """
-    command = [word for word in with_text(command, _DOOR_FILES) if word != _EITHER_SHAPE]
+    command = [word for word in with_text(command, {_DOOR_FILE: _DOOR}) if word != _EITHER_SHAPE]
     if not any(workers.values()):
         return [*command, "--worker-urls", *workers]
     listed = {"version": 1, "workers": [{"url": url, **fields} for url, fields in workers.items()]}
@@ -128,7 +128,7 @@ def _router(
     name, address = names.router(service.name), router.host.address
     divided = service.roles[0] is not None
     run = command(address, router.port, router.metrics_port, policy, divided=divided)
-    programs = _DOOR_FILES if divided else {}
+    programs = {_DOOR_FILE: _DOOR} if divided else {}
     container = Container(
         **service_containers.BASES["router"],
         name=name,
