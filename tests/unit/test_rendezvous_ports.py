@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ model_source=modelscope
 {settings}
 """
 WORKER = "[workers]\nnode2 ansible_host=192.0.2.12 gpus=8 gpu=A100-80G nic=eth0 hca=none\n"
+PAGE = "[webui]\npage ansible_host=192.0.2.15\n\n[monitoring]\npage\n"
+EVERYTHING = "proxy=true\nprefill_replicas=1\ndecode_replicas=1\n"
 
 
 def closed(folder: Path, workers: str, settings: str) -> dict[str, list[str]]:
@@ -51,3 +54,25 @@ def test_the_kernels_ports_stay_open_unless_they_are_named(tmp_path: Path) -> No
     assert setting in (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
     assert closed(tmp_path, WORKER, setting)["node1"] == ["5000"]  # the role adds its own variable's ports
     assert normal_ports(["22000-29999", "32768-60999"]) == [(22000, 29999), (32768, 60999)]
+
+
+def test_the_page_names_each_port_that_members_alone_reach(tmp_path: Path) -> None:
+    """Rows of "What listens where" that are closed to strangers: the ports that role host_tuning closes."""
+    workers = "".join(
+        WORKER.replace("node2", f"node{n}").replace("192.0.2.12", f"192.0.2.1{n}") for n in (2, 3, 4)
+    )
+    path = tmp_path / "cluster.ini"
+    path.write_text(INVENTORY.format(workers=workers + PAGE, settings=EVERYTHING))
+    prepared = prepare([path], [], probe=False)
+    variables = hardware_vars(prepared.cluster, prepared.plan).values()
+    names = ("host_tuning_rendezvous_ports", "headfirst_proxied_ports")
+    ports = {int(port.partition("-")[0]) for host in variables for name in names for port in host[name]}
+    page = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    rows = page.partition("## What listens where\n")[2].partition("\n\n")[0].splitlines()[2:]
+    # Where the host has rules by cgroup, ports of no number are closed, too.
+    closed = [
+        row for row in rows if "closed to all but the cluster's hosts" in row and "by cgroup" not in row
+    ]
+    assert ports == {
+        int(port) for row in closed for port in re.findall(r"(\d+) (?:\(|to )", row.split("|")[1])
+    }
