@@ -219,7 +219,7 @@ class Generations:
         if changed:
             self._write(self._path(generation), json.dumps(new))
         for path, text in record["files"].items():
-            if not os.path.exists(path):
+            if not os.path.isfile(path):
                 changed = True
                 self._write(Path(path), text)
         return {"changed": changed}
@@ -241,7 +241,7 @@ class Generations:
                 self._set_aside(current)
             container.rename(self._name)
         for path, text in self._record(generation).get("files", {}).items():
-            if not os.path.exists(path) or Path(path).read_text(encoding="utf-8") != text:
+            if not os.path.isfile(path) or Path(path).read_text(encoding="utf-8") != text:
                 changed = True
                 self._write(Path(path), text)
         return {"changed": changed}
@@ -290,7 +290,9 @@ class Generations:
     def remove(self, stop_timeout: int) -> Result:
         """Remove containers, records and files of all generations."""
         paths = {self._path(path.stem) for path in self._folder.glob("*.json")}
-        files = {Path(file) for path in paths for file in self._record(path.stem).get("files", {})}
+        # What served under a former name is mounted with the files of that name.
+        others = [path for name in self._names for path in (self._records / name).glob("*.json")]
+        files = _files(paths) - _files(set(others) - paths)
         present = [path for path in files | paths if path.exists()]
         for container in self._containers.values():
             self._remove(container, stop_timeout)
@@ -304,7 +306,7 @@ class Generations:
         """The GPUs of a container and its address."""
         spec = json.loads(container.labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
         devices = [*spec.get("devices", []), *container_spec.cdi_devices(spec.get("gpus") or "")]
-        url = self._read_record(self._records / name / (_generation(container) + ".json")).get("url")
+        url = _read_record(self._records / name / (_generation(container) + ".json")).get("url")
         return {device for device in devices if device.startswith(_GPU)} | ({url} if url else set())
 
     def _is_planned(self, generation: str, version: str) -> bool:
@@ -355,15 +357,7 @@ class Generations:
         return self._folder / (generation + ".json")
 
     def _record(self, generation: str) -> Result:
-        return self._read_record(self._path(generation))
-
-    @staticmethod
-    def _read_record(path: Path) -> Result:
-        try:
-            record: Result = json.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):  # ValueError: the node lost power while it was written
-            return {}
-        return record
+        return _read_record(self._path(generation))
 
     def _write(self, path: Path, text: str) -> None:
         if self._check:
@@ -375,6 +369,8 @@ class Generations:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        if path.is_dir():  # Docker makes a folder where a file that it is to mount is missing
+            path.rmdir()
         os.replace(file.name, str(path))  # the temporary file has mode 0600
 
     def _unlink(self, path: Path) -> None:
@@ -386,6 +382,19 @@ def _share(one: t.Set[str], other: t.Set[str]) -> bool:
     """Whether two places have something in common."""
     gpus = [{part for part in place if part.startswith(_GPU)} for place in (one, other)]
     return bool(one & other) or (all(gpus) and _GPU + "all" in one | other)
+
+
+def _read_record(path: Path) -> Result:
+    try:
+        record: Result = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):  # ValueError: the node lost power while it was written
+        return {}
+    return record
+
+
+def _files(records: t.Iterable[Path]) -> t.Set[Path]:
+    """The files that records name."""
+    return {Path(file) for path in records for file in _read_record(path).get("files", {})}
 
 
 def _generation(container: Container) -> str:

@@ -248,6 +248,27 @@ def test_a_service_with_another_name_keeps_what_served(tmp_path: Path, steps: in
     assert (tmp_path / "engine.yaml").read_text() == "key: old"
 
 
+def test_a_removed_name_leaves_the_files_that_another_name_mounts(tmp_path: Path) -> None:
+    docker = renamed(tmp_path)
+    generations(docker, tmp_path, NEW_NAME).remove(0)
+    assert (tmp_path / "engine.yaml").read_text() == "key: old"
+    generations(docker, tmp_path).remove(0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_docker_made_in_place_of_a_file_is_replaced(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    file = tmp_path / "engine.yaml"
+    for write in (
+        lambda: generations(docker, tmp_path).record("new", record(tmp_path, "key: new")),
+        lambda: generations(docker, tmp_path).make_current("new"),
+    ):
+        file.unlink()
+        file.mkdir()
+        assert write()["changed"]
+        assert file.read_text() == "key: new"
+
+
 def test_a_container_that_runs_keeps_running_under_another_name(tmp_path: Path) -> None:
     docker = two(tmp_path)
     generations(docker, tmp_path, NEW_NAME).adopt(generations(docker, tmp_path), "http://h")
