@@ -226,12 +226,12 @@ def test_small_chunks_delay_nobody(divided: Divided) -> None:
 
 def test_a_body_of_millions_of_values_is_not_read() -> None:
     """Python would take gigabytes for it, and all clients would wait."""
-    router_door.look(json.dumps({"input": [1] * 1_000_000}).encode())
+    router_door.check_body(json.dumps({"input": [1] * 1_000_000}).encode())
     with pytest.raises(router_door.RefusedError, match="values"):
-        router_door.look(b'{"input": [' + b"[]," * 3_000_000 + b"1]}")
+        router_door.check_body(b'{"input": [' + b"[]," * 3_000_000 + b"1]}")
 
 
 def test_texts_may_have_any_word() -> None:
     asked: dict[str, Any] = CHAT | {"messages": [{"role": "user", "content": "kv_transfer_params?"}]}
     asked["tools"] = [{"type": "function", "function": {"parameters": {"bootstrap_host": {}}}}]
-    router_door.look(json.dumps(asked).encode())
+    router_door.check_body(json.dumps(asked).encode())

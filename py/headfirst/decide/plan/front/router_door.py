@@ -1,11 +1,13 @@
-"""Before the router of a divided service: what a client may not write is refused, all else goes to smg.
+"""Checks the requests to the router of a divided service before smg reads them.
 
-smg hands each field of a request on to the replicas, also those that name where to fetch a KV cache
-(kv_transfer_params of vLLM, bootstrap_host of SGLang). It runs in this process, at a port of loopback.
+smg passes each field of a request to the replicas, also those that name where to fetch a KV cache
+(kv_transfer_params of vLLM, bootstrap_host of SGLang): clients may not send these. smg runs in this
+process, at a port of loopback.
 """
 
 import asyncio
 import contextlib
+import hmac
 import json
 import os
 import re
@@ -18,7 +20,7 @@ MOST = 512 << 20  # bytes of a request, as smg has it
 HEAD_S = 30  # for a connection's first head, as smg has it; smg's own time would be that of the body, too
 _VALUES = 2 << 20  # of a body; all clients wait while it is read
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*?)[ \t]*")
-_OURS = re.compile(r"(kv|ec)_transfer_params|bootstrap_\w+|disagg_\w+")
+_REPLICA_FIELD = re.compile(r"(kv|ec)_transfer_params|bootstrap_\w+|disagg_\w+")
 _FRAMING = (b"content-length", b"transfer-encoding", b"expect", b"upgrade")
 _ALONE = (*_FRAMING, b"authorization")
 
@@ -27,23 +29,23 @@ class RefusedError(Exception):
     """The status and the reason of an answer to a request that smg does not get."""
 
 
-def look(body: bytes) -> None:
-    """Raise RefusedError for a body that is no JSON, or has a field of ours."""
+def check_body(body: bytes) -> None:
+    """Raise RefusedError for a body that is not JSON, or has a field that only the router sends."""
 
-    def once(pairs: Any) -> Any:
-        if len(found := dict(pairs)) < len(pairs):
+    def unique(pairs: Any) -> Any:
+        if len(fields := dict(pairs)) < len(pairs):
             raise ValueError
-        return found
+        return fields
 
     if body.count(b",") > _VALUES:
         raise RefusedError("413 Content Too Large", "The body has too many values.")
     try:
-        document = json.loads(body, object_pairs_hook=once)
+        document = json.loads(body, object_pairs_hook=unique)
     except (ValueError, RecursionError):
-        raise RefusedError("400 Bad Request", "The body is no JSON, or has a name twice.") from None
+        raise RefusedError("400 Bad Request", "The body is not JSON, or has a name twice.") from None
     parts = [document, *document.values()] if isinstance(document, dict) else []
     for name in (name for part in parts if isinstance(part, dict) for name in part):
-        if _OURS.fullmatch(name):
+        if _REPLICA_FIELD.fullmatch(name):
             raise RefusedError("400 Bad Request", f"{name} is not for clients.")
 
 
@@ -68,7 +70,7 @@ async def body_of(fields: Any, reader: Any, writer: Any) -> Any:
 
 
 async def request(reader: Any, writer: Any, key: bytes, admin: bytes, head_s: "float | None") -> bytes:
-    """The next one, whole and as smg gets it."""
+    """The next request of a connection, whole and checked, as smg reads it."""
     line, *lines = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), head_s))[:-4].split(b"\r\n")
     read = [match for match in map(_FIELD.fullmatch, lines) if match]
     names = [match[1].lower() for match in read]
@@ -79,18 +81,19 @@ async def request(reader: Any, writer: Any, key: bytes, admin: bytes, head_s: "f
     body = b""
     if fields.keys() & {b"content-length", b"transfer-encoding"}:
         scheme, _, sent = fields.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() != b"bearer" or sent not in (key, admin):
+        is_user, is_admin = hmac.compare_digest(sent, key), hmac.compare_digest(sent, admin)
+        if scheme.lower() != b"bearer" or not (is_user or is_admin):
             raise RefusedError("401 Unauthorized", "This path needs the API key.")
         body = await body_of(fields, reader, writer)
-        if body and sent == key:  # the admin key registers replicas, with these fields
-            look(body)
-    kept = [match[0] for match in read if match[1].lower() not in _FRAMING]
-    kept += [b"Content-Length: %d" % len(body)] if body else []
-    return b"\r\n".join([line, *kept, b"", body])
+        if body and is_user:  # the admin key registers replicas, with these fields
+            check_body(body)
+    header = [match[0] for match in read if match[1].lower() not in _FRAMING]
+    header += [b"Content-Length: %d" % len(body)] if body else []
+    return b"\r\n".join([line, *header, b"", body])
 
 
 async def answers(reader: Any, writer: Any) -> None:
-    """All that smg sends."""
+    """Copy what smg answers to the client."""
     while data := await reader.read(1 << 16):
         writer.write(data)
         await writer.drain()
@@ -99,19 +102,20 @@ async def answers(reader: Any, writer: Any) -> None:
 async def serve(listener: Any, port: int, key: bytes, admin: bytes) -> None:
     """Take connections until the process ends."""
 
-    async def requests(reader: Any, writer: Any, inner: Any, asked: bytes) -> None:
+    async def requests(reader: Any, writer: Any, inner: Any, first: bytes) -> None:
+        following = first
         while True:
-            inner.write(asked)
+            inner.write(following)
             await inner.drain()
-            asked = await request(reader, writer, key, admin, None)
+            following = await request(reader, writer, key, admin, None)
 
     async def client(reader: Any, writer: Any) -> None:
         inner = writer
         with contextlib.suppress(OSError, EOFError, asyncio.LimitOverrunError, asyncio.TimeoutError):
             try:
-                asked = await request(reader, writer, key, admin, HEAD_S)
+                first = await request(reader, writer, key, admin, HEAD_S)
                 answered, inner = await asyncio.open_connection("127.0.0.1", port)
-                tasks = [asyncio.ensure_future(requests(reader, writer, inner, asked))]
+                tasks = [asyncio.ensure_future(requests(reader, writer, inner, first))]
                 tasks.append(asyncio.ensure_future(answers(answered, writer)))
                 done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in others:
