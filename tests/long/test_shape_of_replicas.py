@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from changing_lab import ANSWER, changes, fails, loaded
+from changing_lab import ANSWER, bound_ranks, changes, fails, loaded
 from client_load import ask
 from headfirst.decide.cluster.settings import ServiceSettings
 from readme_lab import Service, bring_up, deploy
@@ -53,7 +53,9 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def first(inventory: Path) -> Service:
     """Two replicas that answer alone, behind a router."""
-    return bring_up(inventory=inventory)
+    service = bring_up(inventory=inventory)
+    bound_ranks("parts")
+    return service
 
 
 def test_a_pair_that_fails_leaves_a_replica_that_answers(first: Service, inventory: Path) -> None:
