@@ -157,11 +157,14 @@ def test_replicas_of_a_service_that_gets_a_name_keep_their_router(first: Service
 
 def test_a_proxy_that_fails_leaves_the_ports_open(first: Service, inventory: Path) -> None:
     changes(inventory, ONE + ALL)
-    taken = "systemd-run --unit=taken python3 -m http.server 80"
-    on_node("node1", taken, inventory)
-    with loaded(first, "proxy on, failed", URL) as seen:
-        assert "Is port 80 free?" in fails(inventory, f"{ONE}proxy=true\n{ALL}")
-    on_node("node1", "systemctl stop taken", inventory)
+    # Another program takes the port after `check` found it free, when the role has written the proxy's files.
+    waits = "while [ ! -e /etc/headfirst/proxy ]; do sleep 0.2; done; exec python3 -m http.server 80"
+    on_node("node1", f"systemd-run --unit=taken sh -c '{waits}'", inventory)
+    try:
+        with loaded(first, "proxy on, failed", URL) as seen:
+            assert "Is port 80 free?" in fails(inventory, f"{ONE}proxy=true\n{ALL}")
+    finally:
+        on_node("node1", "systemctl stop taken", inventory)
     assert not seen.lost
 
 
