@@ -289,10 +289,11 @@ class Generations:
 
     def remove(self, stop_timeout: int) -> Result:
         """Remove containers, records and files of all generations."""
-        paths = {self._path(path.stem) for path in self._folder.glob("*.json")}
+        paths = set(self._folder.glob("*.json"))
         # What served under a former name is mounted with the files of that name.
-        others = [path for name in self._names for path in (self._records / name).glob("*.json")]
-        files = _files(paths) - _files(set(others) - paths)
+        names = [name for name in self._names if name != self._name]
+        others = [path for name in names for path in (self._records / name).glob("*.json")]
+        files = _files(paths) - _files(others)
         present = [path for path in files | paths if path.exists()]
         for container in self._containers.values():
             self._remove(container, stop_timeout)

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils.host_firewall import normal_ports
 from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
 
+SECURITY = Path(__file__).resolve().parents[2] / "docs" / "security.md"
 INVENTORY = """[head]
 node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G nic=eth0 hca=none
 {workers}
@@ -23,11 +25,15 @@ PAGE = "[webui]\npage ansible_host=192.0.2.15\n\n[monitoring]\npage\n"
 EVERYTHING = "proxy=true\nprefill_replicas=1\ndecode_replicas=1\n"
 
 
-def closed(folder: Path, workers: str, settings: str) -> dict[str, list[str]]:
+def variables(folder: Path, workers: str, settings: str) -> HostVars:
     path = folder / "cluster.ini"
     path.write_text(INVENTORY.format(workers=workers, settings=settings))
     prepared = prepare([path], [], probe=False)
-    found = hardware_vars(prepared.cluster, prepared.plan)
+    return hardware_vars(prepared.cluster, prepared.plan)
+
+
+def closed(folder: Path, workers: str, settings: str) -> dict[str, list[str]]:
+    found = variables(folder, workers, settings)
     return {host: given["host_tuning_rendezvous_ports"] for host, given in found.items()}
 
 
@@ -51,7 +57,7 @@ def test_the_kernels_ports_stay_open_unless_they_are_named(tmp_path: Path) -> No
     """What docs/security.md gives as open, and the setting that closes it."""
     assert not [port for port in closed(tmp_path, WORKER, "")["node1"] if int(port) >= 22000]
     setting = 'host_tuning_closed_ports=["22000-29999","32768-60999"]'
-    assert setting in (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
+    assert setting in SECURITY.read_text(encoding="utf-8")
     assert closed(tmp_path, WORKER, setting)["node1"] == ["5000"]  # the role adds its own variable's ports
     assert normal_ports(["22000-29999", "32768-60999"]) == [(22000, 29999), (32768, 60999)]
 
@@ -61,18 +67,15 @@ def test_the_page_names_each_port_that_members_alone_reach(tmp_path: Path) -> No
     workers = "".join(
         WORKER.replace("node2", f"node{n}").replace("192.0.2.12", f"192.0.2.1{n}") for n in (2, 3, 4)
     )
-    path = tmp_path / "cluster.ini"
-    path.write_text(INVENTORY.format(workers=workers + PAGE, settings=EVERYTHING))
-    prepared = prepare([path], [], probe=False)
-    variables = hardware_vars(prepared.cluster, prepared.plan).values()
+    hosts = variables(tmp_path, workers + PAGE, EVERYTHING).values()
     names = ("host_tuning_rendezvous_ports", "headfirst_proxied_ports")
-    ports = {int(port.partition("-")[0]) for host in variables for name in names for port in host[name]}
-    page = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    ports = {int(port.partition("-")[0]) for host in hosts for name in names for port in host[name]}
+    page = SECURITY.read_text(encoding="utf-8")
     rows = page.partition("## What listens where\n")[2].partition("\n\n")[0].splitlines()[2:]
     # Where the host has rules by cgroup, ports of no number are closed, too.
-    closed = [
+    stated = [
         row for row in rows if "closed to all but the cluster's hosts" in row and "by cgroup" not in row
     ]
     assert ports == {
-        int(port) for row in closed for port in re.findall(r"(\d+) (?:\(|to )", row.split("|")[1])
+        int(port) for row in stated for port in re.findall(r"(\d+) (?:\(|to )", row.split("|")[1])
     }

@@ -102,12 +102,11 @@ async def answers(reader: Any, writer: Any) -> None:
 async def serve(listener: Any, port: int, key: bytes, admin: bytes) -> None:
     """Take connections until the process ends."""
 
-    async def requests(reader: Any, writer: Any, inner: Any, first: bytes) -> None:
-        following = first
+    async def requests(reader: Any, writer: Any, inner: Any, data: bytes) -> None:
         while True:
-            inner.write(following)
+            inner.write(data)
             await inner.drain()
-            following = await request(reader, writer, key, admin, None)
+            data = await request(reader, writer, key, admin, None)
 
     async def client(reader: Any, writer: Any) -> None:
         inner = writer
