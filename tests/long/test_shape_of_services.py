@@ -124,6 +124,7 @@ def test_a_rollback_has_no_version_whose_hosts_another_service_has(first: Servic
 
 
 def test_one_service_that_fails_leaves_the_two(first: Service, inventory: Path) -> None:
+    changes(inventory, TWO + ALL)
     with loaded(first, "two to one, failed", URL):
         told = fails(inventory, ONE + BROKEN + ALL)
     assert "headfirst-engine-chat was started again on node1 and serves" in told
