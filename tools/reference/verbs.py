@@ -19,7 +19,6 @@ INTRODUCTION = """\
 A clone runs `./deploy`; a package runs `deploy`. `deploy VERB --help` prints the same. An option in two forms
 can be written in either; one with `…` can be given several times.
 """
-_PASSWORDS = passwords.PANEL
 _KINDS: dict[type, str] = {Path: "PATH", str: "TEXT", int: "INTEGER", float: "NUMBER"}
 
 
@@ -55,7 +54,7 @@ def commands(group: Any, words: tuple[str, ...] = ("deploy",)) -> Iterator[tuple
 
 
 def _is_password(parameter: Any) -> bool:
-    return getattr(parameter, "rich_help_panel", None) == _PASSWORDS
+    return parameter.name in passwords.OPTIONS
 
 
 def _usage(words: tuple[str, ...], verb: Any) -> str:

@@ -13,17 +13,16 @@ import typer
 
 from headfirst.common.errors import InputError
 
-PANEL = "Passwords"
-
 
 def _option(kind: Any, *names: str, help: str, metavar: str | None = None) -> Any:
-    return Annotated[kind, typer.Option(*names, help=help, metavar=metavar, rich_help_panel=PANEL)]
+    return Annotated[kind, typer.Option(*names, help=help, metavar=metavar)]
 
 
 OPTIONS: dict[str, Any] = {
     "vault_password_file": _option(
         list[Path] | None,
         *("--vault-password-file", "--vault-pass-file"),
+        metavar="FILE",
         help="File with the password of Ansible Vault, or a program that prints it.",
     ),
     "vault_id": _option(list[str] | None, "--vault-id", metavar="ID@FILE", help="As for Ansible."),

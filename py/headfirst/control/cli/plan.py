@@ -309,25 +309,27 @@ def _of_model(survey: Models, model: str) -> Models:
 def variables(
     output: Output,
     text: Annotated[
-        str | None, typer.Argument(help="Only names with this text, those of the roles too.")
+        str | None,
+        typer.Argument(
+            metavar="WORD", help="Only those with this word in name or meaning, those of the roles too."
+        ),
     ] = None,
     roles: Annotated[bool, typer.Option("--roles", help="The variables of the roles too.")] = False,
 ) -> None:
     """Show the variables of an inventory with their defaults and meanings."""
-    from rich.table import Table
+    from headfirst.control.inventory.variables import find
+    from headfirst.control.terminal import Terminal, wrapped
 
-    from headfirst.control.inventory.variables import role_variables, settings_variables
-    from headfirst.control.terminal import Terminal
-
-    known = [*settings_variables(), *(role_variables() if roles or text else ())]
-    matches = [variable for variable in known if text is None or text in variable.name]
+    matches = find(text or "", roles=roles)
     if not matches:
-        raise InputError(f"no variable has {text!r} in its name", hint="All: deploy variables --roles")
+        raise InputError(
+            f"no variable has {text!r} in its name or meaning", hint="All: deploy variables --roles"
+        )
     if output.as_json:
         typer.echo(json.dumps([variable._asdict() for variable in matches], indent=2))
         return
-    table = Table("variable", "of", "default", "meaning", box=None)
-    table.columns[0].no_wrap = True
+    console = Terminal(highlight=False, markup=False)
     for variable in matches:
-        table.add_row(*variable)
-    Terminal(highlight=False, markup=False).print(table)
+        default = f", default {variable.default}" if variable.default else ""
+        console.print(f"{variable.name}  ({variable.scope}{default})", soft_wrap=True)
+        console.print(wrapped(variable.description, console.width, "    "), soft_wrap=True)

@@ -30,6 +30,7 @@ app = typer.Typer(
     cls=mistakes.Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Turn servers with SSH into a multi-node LLM service with a chat page.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong input, 3 not ready.",
@@ -66,7 +67,8 @@ _OF_HOSTS = [group for group in GROUPS if group not in ALL_RANKS]
 _INVENTORY = Annotated[Path | None, typer.Argument(metavar="INVENTORY", help="Inventory file or folder.")]
 _INVENTORY_ALONE = Annotated[Path, typer.Argument(metavar="INVENTORY")]
 _INVENTORIES = Annotated[
-    list[Path] | None, typer.Option("-i", "--inventory", help="More inventories, as in Ansible.")
+    list[Path] | None,
+    typer.Option("-i", "--inventory", metavar="PATH", help="More inventories, as in Ansible."),
 ]
 _EXTRA_VARS = Annotated[
     list[str] | None,
@@ -79,6 +81,7 @@ _BEFORE: dict[str, Any] = {
         typer.Option(
             "-l",
             "--limit",
+            metavar="PATTERN",
             help=f"Only these hosts; for stages that prepare hosts: {', '.join(_OF_HOSTS)}.",
         ),
     ],
@@ -87,6 +90,7 @@ _BEFORE: dict[str, Any] = {
         typer.Option(
             "-t",
             "--tags",
+            metavar="STAGE,…",
             help=f"Only these stages: {', '.join(NAMES)}; or groups: {', '.join(GROUPS)}.",
             autocompletion=complete,
         ),
@@ -99,7 +103,8 @@ _BEFORE: dict[str, Any] = {
         str | None, typer.Option("--service", metavar="NAME", help="Only this service.")
     ],
     "shown_hosts": Annotated[
-        str | None, typer.Option("-l", "--limit", help="Show these hosts only, as Ansible's --limit.")
+        str | None,
+        typer.Option("-l", "--limit", metavar="PATTERN", help="Show these hosts only, as Ansible's --limit."),
     ],
 }
 _AFTER: dict[str, Any] = {
@@ -182,7 +187,10 @@ def verb(
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         name = function.__name__.rstrip("_")
-        of.command(name, cls=mistakes.Verb, epilog=f"Example: {example}")(command)
+        listed = " ".join(str(inspect.getdoc(function)).partition("\n\n")[0].split()).partition(". ")[0]
+        of.command(name, cls=mistakes.Verb, short_help=listed.rstrip("."), epilog=f"Example: {example}")(
+            command
+        )
         return function
 
     return declare

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from headfirst.decide.cluster.settings import ClusterSettings, HostSettings, Ser
 
 # libyaml where it is there: without it these files are half of the time that a plan takes.
 _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MARKUP = re.compile(r"\b[CIV]\(([^()]*)\)")  # Ansible's, of names and values
 _CHECKED = ("type", "elements", "choices", "options")
 
 
@@ -34,6 +36,19 @@ def settings_variables() -> tuple[Variable, ...]:
         *_settings("cluster", ClusterSettings),
         *_settings("host", HostSettings),
     )
+
+
+def find(word: str, *, roles: bool = False) -> list[Variable]:
+    """Settings with this word in name or meaning, then the roles' variables; in each, names come first.
+
+    "" finds all settings, and the roles' variables only with `roles`.
+    """
+    word, matches = word.lower(), []
+    for known in (settings_variables(), role_variables() if roles or word else ()):
+        named = [variable for variable in known if word in variable.name.lower()]
+        matches += named
+        matches += [each for each in known if each not in named and word in each.description.lower()]
+    return matches
 
 
 @cache
@@ -87,4 +102,5 @@ def _text(value: Any) -> str:
 
 
 def _sentence(description: str | list[str]) -> str:
-    return (description if isinstance(description, str) else " ".join(description)).strip()
+    text = description if isinstance(description, str) else " ".join(description)
+    return _MARKUP.sub(r"`\1`", text.strip())
