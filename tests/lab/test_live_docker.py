@@ -18,7 +18,7 @@ import docker
 import httpx
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.control.live.logs import Rank, stream_logs
+from headfirst.control.live.logs import Logged, stream_logs
 from headfirst.control.live.ssh_access.transport import docker_over_ssh
 from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.control.live.status import ReplicaTarget, WebuiTarget, cluster_status
@@ -145,12 +145,12 @@ def test_history_of_all_ranks_is_merged_by_time(sshd: Sshd, start: Start) -> Non
     container = start("for n in 1 2 3; do echo line $n; sleep 0.2; done; echo 'a\rb\rlast' >&2")
     container.wait()
     access = [sshd.access("node1"), sshd.access("node2", address="127.0.0.2")]
-    ranks = [Rank(number, one, container.name) for number, one in enumerate(access)]
+    ranks = [Logged(f"rank {number}", one, container.name) for number, one in enumerate(access)]
     lines = list(stream_logs(ranks))
     assert [line.text for line in lines] == [
         text for text in ("line 1", "line 2", "line 3", "last") for _ in ranks
     ]
-    assert {(line.rank, line.host) for line in lines} == {(0, "node1"), (1, "node2")}
+    assert {(line.title, line.host) for line in lines} == {("rank 0", "node1"), ("rank 1", "node2")}
     assert [line.time for line in lines] == sorted(line.time for line in lines)
     assert [line.text for line in stream_logs(ranks[:1], tail=2)] == [
         "line 3",
@@ -160,7 +160,7 @@ def test_history_of_all_ranks_is_merged_by_time(sshd: Sshd, start: Start) -> Non
 
 def test_following_goes_on_over_a_restart_until_the_container_is_removed(sshd: Sshd, start: Start) -> None:
     container = start("echo first; until [ -e /go ]; do sleep 0.1; done; echo second")
-    lines = stream_logs([Rank(3, sshd.access(), container.name)], follow=True)
+    lines = stream_logs([Logged("rank 3", sshd.access(), container.name)], follow=True)
     assert next(lines).text == "first"
     container.exec_run(["/bin/busybox", "touch", "/go"])
     assert next(lines).text == "second"
@@ -176,7 +176,7 @@ def test_logs_of_hosts_that_answer_come_before_the_error(sshd: Sshd, start: Star
     container = start("echo hello")
     container.wait()
     access = [sshd.access("node1", port=1), sshd.access("node2")]
-    ranks = [Rank(number, one, container.name) for number, one in enumerate(access)]
+    ranks = [Logged(f"rank {number}", one, container.name) for number, one in enumerate(access)]
     lines = stream_logs(ranks, follow=True)
     assert next(lines).text == "hello"
     with pytest.raises(NotReadyError) as caught:
@@ -237,3 +237,10 @@ def wait_for(port: int) -> None:
                 return
         time.sleep(0.05)
     raise AssertionError(f"nothing listens at port {port}")
+
+
+def test_a_line_that_docker_keeps_in_parts_has_one_time(sshd: Sshd, start: Start) -> None:
+    container = start("/bin/busybox printf 'a%.0s' $(/bin/busybox seq 40000); echo")
+    container.wait()
+    (line,) = stream_logs([Logged("rank 0", sshd.access(), container.name)])
+    assert line.text == "a" * 40000

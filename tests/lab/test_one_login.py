@@ -20,7 +20,7 @@ from headfirst.control.deployment.running.playbooks import run_stages
 from headfirst.control.evidence.collect import Target, collect
 from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.login import ASKED
-from headfirst.control.live.logs import Rank, stream_logs
+from headfirst.control.live.logs import Logged, stream_logs
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import run, run_privileged, ssh
 from headfirst.control.live.ssh_access.tunnel import tunnel
@@ -112,7 +112,7 @@ def test_every_live_verb(hidden: HiddenHost, tmp_path: Path) -> None:
     assert [(rank.host, rank.state, rank.problem) for rank in found.ranks] == [("hidden", "missing", None)]
     assert found.engine.problem == "nothing answers at its port"
     with pytest.raises(NotReadyError, match="there is no container"):
-        list(stream_logs([Rank(0, access)]))
+        list(stream_logs([Logged("rank 0", access)]))
     with tunnel(access, f"http://{HOST}:22") as url:  # as chat and the engine's health go
         parts = urlsplit(url)
         with socket.create_connection((parts.hostname or "", parts.port or 0)) as local:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.live.chat import Chat, Piece, converse, parsed, print_answer
-from headfirst.control.live.logs import LogLine, parse_since, print_logs
+from headfirst.control.live.logs import LogLine, parse_since, print_logs, shortened
 from rich.console import Console
 
 KEY = "key-1"
@@ -132,8 +132,8 @@ def test_since() -> None:
 
 def test_log_lines_for_people() -> None:
     lines = [
-        LogLine("", 0, "node1", "2026-01-01T00:00:00.1Z", "[bold]not markup"),
-        LogLine("chat/1", 1, "node2", "2026-01-01T00:00:00.2Z", "\x1b[31mred\x1b[0m"),
+        LogLine("rank 0", "node1", "2026-01-01T00:00:00.1Z", "[bold]not markup"),
+        LogLine("chat/1 rank 1", "node2", "2026-01-01T00:00:00.2Z", "\x1b[31mred\x1b[0m"),
     ]
     plain = io.StringIO()
     print_logs(lines, Console(file=plain, width=20), timestamps=True)
@@ -152,3 +152,22 @@ def test_log_lines_for_people() -> None:
 def test_a_parameter_that_is_none(word: str) -> None:
     with pytest.raises(InputError, match="--parameter"):
         parsed([word])
+
+
+def test_logs_begin_after_the_warnings_of_imports_and_cut_long_lines() -> None:
+    texts = [
+        "/usr/lib/python3/x.py:61: FutureWarning: The pynvml package is deprecated.",
+        "  import pynvml  # type: ignore[import]",
+        "<frozen importlib._bootstrap_external>:1297: FutureWarning: cuda.cudart is deprecated",
+        "[2026-01-01 00:00:00] server_args=" + "x" * 15_000,
+        "  an indented line",
+        "ValueError: page.py:12: Warning: not one of Python's",
+    ]
+    lines = [LogLine("rank 0", "node1", "", text) for text in texts]
+    # A rank's warning and another rank's indented line may come in turn.
+    other = LogLine("rank 1", "node2", "", "  of another rank")
+    shown = [line.text for line in shortened([lines[0], other, *lines[1:]])]
+    assert shown[0] == "  of another rank"
+    assert shown[1].startswith("[2026-01-01 00:00:00] server_args=xxx")
+    assert shown[1].endswith(" … 13,034 more characters: --full")
+    assert shown[2:] == texts[4:]

@@ -155,16 +155,23 @@ def test_a_replica_that_is_named_is_asked_itself(cluster: Cluster, monkeypatch: 
 
 
 def test_logs_of_routers_are_asked_for_by_their_own_name(cluster: Cluster) -> None:
-    found = running.rank_logs(cluster, None, "router")
-    assert [(one.number, one.access.host, one.container) for one in found] == [
-        (None, "edge1", "headfirst-router-chat"),
-        (None, "edge2", "headfirst-router-chat"),
+    routers = running.logged(cluster, None, None, "router")
+    assert [(router.title, router.access.host, router.container) for router in routers] == [
+        ("chat router", "edge1", "headfirst-router-chat"),
+        ("chat router", "edge2", "headfirst-router-chat"),
     ]
-    assert {one.number for one in running.rank_logs(cluster, None, None)} == {0}
+    assert {rank.title[-6:] for rank in running.logged(cluster, None, None, None)} == {"rank 0"}
+
+
+def test_logs_of_the_page_and_of_a_proxy_that_is_not_there(cluster: Cluster) -> None:
+    (page,) = running.logged(cluster, None, None, "page")
+    assert (page.title, page.access.host, page.container) == ("page", cluster.webui.name, "headfirst-webui")
+    with pytest.raises(InputError, match="no proxy"):
+        running.logged(cluster, None, None, "proxy")
 
 
 def test_logs_of_routers_that_are_not_there(tmp_path: Path) -> None:
     path = tmp_path / "one.ini"
     path.write_text("[head]\nnode1 ansible_host=192.0.2.1 gpus=8\n[all:vars]\nmodel=a/b\n")
     with pytest.raises(InputError, match="router"):
-        running.rank_logs(load([path]), None, "router")
+        running.logged(load([path]), None, None, "router")

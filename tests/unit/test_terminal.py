@@ -97,7 +97,7 @@ def test_log_lines_keep_their_colours_only() -> None:
     console, out = plain()
     coloured = Console(file=out, force_terminal=True, width=500, color_system="standard")
     line = LogLine(
-        "", 0, "node1", f"2026{HOSTILE}", f"\x1b[31mred\x1b[0m {HOSTILE}\x1b]8;;http://y\x1b\\link"
+        "rank 0", "node1", f"2026{HOSTILE}", f"\x1b[31mred\x1b[0m {HOSTILE}\x1b]8;;http://y\x1b\\link"
     )
     print_logs([line], console, timestamps=True)
     print_logs([line], coloured)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -76,29 +76,39 @@ def top(
 @verb("deploy logs cluster.ini --rank 1 --follow", "service")
 def logs(
     run: RunOptions,
-    rank: Annotated[
-        str | None, typer.Option("--rank", metavar="RANK|HOST|router", help="Only this rank, or the routers.")
+    rank: Annotated[str | None, typer.Option("--rank", metavar="RANK|HOST", help="Only this rank.")] = None,
+    of: Annotated[
+        Literal["router", "page", "proxy"] | None,
+        typer.Option("--of", help="In place of the ranks: the routers, the chat page, or the proxy."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines as they arrive.")] = False,
-    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Last lines per rank.")] = None,
+    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Last lines of each container.")] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="10m|TIME", help="Only lines after this.")
     ] = None,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Show the time of each line.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Long lines whole, and the warnings of Python's imports.")
+    ] = False,
 ) -> None:
-    """Show the logs of all ranks, or of one."""
-    from headfirst.control.deployment.verbs.service import rank_logs, without_secrets
+    """Show the logs of all ranks, of one, or of the router, page or proxy."""
+    from headfirst.control.deployment.verbs.service import logged, without_secrets
     from headfirst.control.inventory.inventory import load
-    from headfirst.control.live.logs import parse_since, print_logs, stream_logs
+    from headfirst.control.live.logs import parse_since, print_logs, shortened, stream_logs
 
+    if rank and of:
+        raise InputError("--rank and --of exclude each other", hint="Keep one of them.")
     cluster = load(run.inventories, run.extra_vars)
-    lines = stream_logs(
-        rank_logs(cluster, run.service, rank),
-        follow=follow,
-        tail=tail,
-        since=parse_since(since) if since else None,
+    lines = without_secrets(
+        cluster,
+        stream_logs(
+            logged(cluster, run.service, rank, of),
+            follow=follow,
+            tail=tail,
+            since=parse_since(since) if since else None,
+        ),
     )
-    print_logs(without_secrets(cluster, lines), Terminal(), timestamps=timestamps)
+    print_logs(lines if full else shortened(lines), Terminal(), timestamps=timestamps)
 
 
 @verb("deploy events cluster.ini --since 1d", "service", "json")

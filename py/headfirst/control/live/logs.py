@@ -1,10 +1,11 @@
-"""Logs of the ranks, one or all, side by side: `[rank 0 node1] …`."""
+"""Logs of containers, one or several, side by side: `[rank 0 node1] …`."""
 
 from __future__ import annotations
 
 import contextlib
 import heapq
 import queue
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,29 +28,30 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
 _MAX_LINE = 1 << 16
+# Docker keeps a long line in parts of this size, and writes a time before each of them.
+_PART = 1 << 14
+_STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z ")
+_SHOWN_CHARS = 2000
+# Python's warnings while it imports: the first line, and the source line below it.
+_WARNING = re.compile(r"(?:/|<frozen )\S.*:\d+: \w*Warning: ")
 _START_POLL_S = 1.0
 # A change renames containers: for a moment none has the name.
 _RENAMED_S = 10.0
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-class Rank(NamedTuple):
-    """A rank whose log is read. `replica` names its service and replica where there are several, else "".
+class Logged(NamedTuple):
+    """A container whose log is read. `title` is what it is: `rank 0`, `chat/1 rank 0`, `page`."""
 
-    A router has no number, and `replica` names its service.
-    """
-
-    number: int | None
+    title: str
     access: HostAccess
     container: str = names.ENGINE
-    replica: str = ""
 
 
 class LogLine(NamedTuple):
-    """One line of a rank. `time` is RFC 3339 in UTC with nanoseconds, as Docker keeps it."""
+    """One line of a container. `time` is RFC 3339 in UTC with nanoseconds, as Docker keeps it."""
 
-    replica: str
-    rank: int | None  # None: a router
+    title: str
     host: str
     time: str
     text: str
@@ -72,22 +74,22 @@ def parse_since(text: str) -> datetime:
 
 
 def stream_logs(
-    ranks: Sequence[Rank],
+    containers: Sequence[Logged],
     *,
     follow: bool = False,
     tail: int | None = None,
     since: datetime | None = None,
 ) -> Iterator[LogLine]:
-    """Lines of these ranks: merged by time, and with `follow` those to come as they arrive, over restarts.
+    """Lines of these containers, merged by time; `follow`: also those to come, as they arrive, over restarts.
 
-    `tail` is the number of last lines per rank (None: all). Where a host does not answer or has no such
+    `tail` is the number of last lines of each (None: all). Where a host does not answer or has no such
     container, what the others have is given first, nothing is followed, and NotReadyError is raised.
     """
     with contextlib.ExitStack() as stack:
         sources: list[_Source] = []
         errors: list[HeadfirstError] = []
-        with ThreadPoolExecutor(max_workers=max(1, min(len(ranks), AT_ONCE))) as pool:
-            opening = [pool.submit(_Source, rank, stack) for rank in ranks]
+        with ThreadPoolExecutor(max_workers=max(1, min(len(containers), AT_ONCE))) as pool:
+            opening = [pool.submit(_Source, logged, stack) for logged in containers]
         for future in opening:
             try:
                 sources.append(future.result())
@@ -103,17 +105,17 @@ def stream_logs(
 
 
 class _Source:
-    """One rank's container; its connection is closed by `stack`."""
+    """One container; its connection is closed by `stack`."""
 
-    def __init__(self, rank: Rank, stack: contextlib.ExitStack) -> None:
-        self._rank = rank
-        self._client = stack.enter_context(docker_over_ssh(rank.access))
+    def __init__(self, logged: Logged, stack: contextlib.ExitStack) -> None:
+        self._logged = logged
+        self._client = stack.enter_context(docker_over_ssh(logged.access))
         try:
-            self._container = self._client.containers.get(rank.container)
+            self._container = self._client.containers.get(logged.container)
         except docker.errors.NotFound:
             raise NotReadyError(
-                f"there is no container {rank.container}",
-                where=rank.access.host,
+                f"there is no container {logged.container}",
+                where=logged.access.host,
                 hint="`deploy status` shows what runs.",
             ) from None
 
@@ -125,16 +127,14 @@ class _Source:
             tail="all" if tail is None else tail,
             since=since,
         )
-        rank = self._rank
+        title, access, _ = self._logged
         for line in _split(chunks):
             at, _, text = line.partition(" ")
             # Of a progress bar that redraws itself, the last state.
-            yield LogLine(
-                rank.replica, rank.number, rank.access.host, at, text.rstrip("\r").rpartition("\r")[2]
-            )
+            yield LogLine(title, access.host, at, text.rstrip("\r").rpartition("\r")[2])
 
     def followed(self, tail: int | None, since: datetime | None) -> Iterator[LogLine]:
-        """Lines as they come, of each start of the rank, until its container is removed."""
+        """Lines as they come, of each start of the container, until it is removed."""
         last = ""
         while True:
             for line in self.lines(tail, since, follow=True):
@@ -151,7 +151,7 @@ class _Source:
         followed, missing_since = _start(self._container), None
         while missing_since is None or time.monotonic() - missing_since < _RENAMED_S:
             try:
-                self._container = self._client.containers.get(self._rank.container)
+                self._container = self._client.containers.get(self._logged.container)
             except docker.errors.NotFound:
                 missing_since = missing_since or time.monotonic()
             else:
@@ -173,10 +173,20 @@ def _split(chunks: Iterable[bytes]) -> Iterator[str]:
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            yield line[:_MAX_LINE].decode(errors="replace")
+            yield _joined(line[:_MAX_LINE]).decode(errors="replace")
         rest = rest[:_MAX_LINE]  # of a line without end only the start is kept
     if rest:
-        yield rest.decode(errors="replace")
+        yield _joined(rest).decode(errors="replace")
+
+
+def _joined(line: bytes) -> bytes:
+    """The line without the times that Docker writes before its second part and those after it."""
+    stamp = _STAMP.match(line)
+    at = stamp.end() + _PART if stamp else len(line)
+    while part := _STAMP.match(line, at):
+        line = line[:at] + line[part.end() :]
+        at += _PART
+    return line
 
 
 def _as_they_come(streams: list[Iterator[LogLine]]) -> Iterator[LogLine]:
@@ -204,15 +214,31 @@ def _as_they_come(streams: list[Iterator[LogLine]]) -> Iterator[LogLine]:
         open_streams -= 1
 
 
+def shortened(lines: Iterable[LogLine]) -> Iterator[LogLine]:
+    """The lines without Python's warnings; of a long one the start, and how much is left out."""
+    sources = set()  # of warnings whose source line is next
+    for line in lines:
+        container = (line.title, line.host)
+        if _WARNING.match(line.text):
+            sources.add(container)
+            continue
+        follows, more = container in sources, len(line.text) - _SHOWN_CHARS
+        sources.discard(container)
+        if follows and line.text.startswith("  "):
+            continue
+        cut = f"{line.text[:_SHOWN_CHARS]} … {more:,} more characters: --full"
+        yield line._replace(text=cut) if more > 0 else line
+
+
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta")
 
 
 def print_logs(lines: Iterable[LogLine], console: Console, *, timestamps: bool = False) -> None:
-    """Print `[rank 0 node1] text`, with the replica where there are several; `timestamps` are UTC."""
+    """Print `[rank 0 node1] text`, with the service where there are several; `timestamps` are UTC."""
+    colours: dict[tuple[str, str], str] = {}
     for line in lines:
-        replica = f"{line.replica} " if line.replica else ""
-        who = "router" if line.rank is None else f"rank {line.rank}"
-        shown = Text(f"[{replica}{who} {line.host}] ", style=_COLOURS[(line.rank or 0) % len(_COLOURS)])
+        colour = colours.setdefault((line.title, line.host), _COLOURS[len(colours) % len(_COLOURS)])
+        shown = Text(f"[{line.title} {line.host}] ", style=colour)
         if timestamps:
             shown.append(f"{for_terminal(line.time)} ", style="dim")
         # The engine may colour its lines itself.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
@@ -15,7 +15,7 @@ from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.hosts.router_status import router_status
 from headfirst.control.deployment.running.claim import current_credentials, known_credentials
 from headfirst.control.live.chat import Chat
-from headfirst.control.live.logs import LogLine, Rank
+from headfirst.control.live.logs import Logged, LogLine
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import ssh
 from headfirst.control.live.ssh_access.tunnel import tunnel
@@ -29,7 +29,7 @@ from headfirst.decide.engines.base import Engine, Metrics, ReadinessProbe
 from headfirst.decide.model import families
 from headfirst.decide.scrub import Scrubber
 
-ROUTER = "router"
+Part = Literal["router", "page", "proxy"]
 _HEALTH_S = 5.0
 
 
@@ -117,36 +117,39 @@ def _targets(cluster: Cluster, chosen: str | None) -> list[ReplicaTarget]:
     ]
 
 
-def rank_logs(cluster: Cluster, chosen: str | None, host: str | None) -> list[Rank]:
-    """The ranks of these replicas: all, or those on the host named so (or with that number).
-
-    With `host` ROUTER, the routers of their services.
-    """
+def logged(cluster: Cluster, chosen: str | None, rank: str | None, part: Part | None) -> list[Logged]:
+    """The ranks of these replicas: all, or those on the host named so (or with that number); or a part."""
     access, replicas = host_access(cluster), cluster.chosen(chosen)
-    if host == ROUTER:
-        return _routers(cluster, [service for service, _ in replicas])
+    page = access[cluster.webui.name]
+    if part == "router":
+        return _routers(access, [service for service, _ in replicas])
+    if part == "proxy" and not cluster.has_proxy:
+        raise InputError("the cluster has no proxy", hint="proxy=true in the inventory starts one.")
+    if part:
+        return [Logged(part, page, names.PROXY if part == "proxy" else names.WEBUI)]
     ranks = [
-        Rank(
+        (
             number,
-            access[place.name],
-            service.container(replica),
-            f"{service}/{replica.index}" if len(replicas) > 1 else "",
+            Logged(
+                f"{service}/{replica.index} rank {number}" if len(replicas) > 1 else f"rank {number}",
+                access[place.name],
+                service.container(replica),
+            ),
         )
         for service, replica in replicas
         for number, place in enumerate(replica.hosts)
     ]
-    selected = [rank for rank in ranks if host in (None, rank.access.host, str(rank.number))]
+    selected = [logged for number, logged in ranks if rank in (None, logged.access.host, str(number))]
     if not selected:
-        listed = ", ".join(f"{rank.number} ({rank.access.host})" for rank in ranks)
-        raise InputError(f"no rank on {host}", hint=f"Ranks: {listed}.")
+        listed = ", ".join(f"{number} ({logged.access.host})" for number, logged in ranks)
+        raise InputError(f"no rank on {rank}", hint=f"Ranks: {listed}.")
     return selected
 
 
-def _routers(cluster: Cluster, services: Sequence[Service]) -> list[Rank]:
-    access = host_access(cluster)
+def _routers(access: Mapping[str, HostAccess], services: Sequence[Service]) -> list[Logged]:
     routers = {
-        (service.name, router.host.name): Rank(
-            None, access[router.host.name], names.router(service.name), str(service)
+        (service.name, router.host.name): Logged(
+            f"{service} router", access[router.host.name], names.router(service.name)
         )
         for service in services
         for router in service.routers
