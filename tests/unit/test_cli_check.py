@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
 from headfirst.control.run.comm import Comm, Pair, Row, Run
-from headfirst.control.run.events import Finding
+from headfirst.control.run.events import Finding, FindingsReported
+from headfirst.control.run.reporters.live import LiveReporter
+from headfirst.control.run.reporters.plain import PlainReporter
 from headfirst.control.run.result import RunResult
+from headfirst.control.terminal import Terminal
 from typer.testing import CliRunner
 
 WARNING = Finding("weights-on-nfs", "warning", "node1", "/data lies on nfs4", "It is [slow].", "Use a disk.")
@@ -27,7 +31,22 @@ def test_warnings_have_an_exit_code_of_their_own(
     for options in (["--plain"], ["--json"]):
         done = CliRunner().invoke(app, ["check", str(inventory), *options])
         assert done.exit_code == code, done.output
-        assert ("slow" in done.output) is (bool(findings) and options == ["--plain"])
+        warned = bool(findings) and options == ["--plain"]
+        assert ("Ready, with 1 warning (exit code 1)" in done.output) is warned
+        assert "slow" not in done.output  # the run has printed it
+
+
+@pytest.mark.parametrize("reporter", ["plain", "live"])
+def test_a_warning_is_printed_once_with_reason_and_fix(reporter: str) -> None:
+    out = io.StringIO()
+    reported = FindingsReported("check", "node1", (WARNING,))
+    if reporter == "plain":
+        PlainReporter(out).handle(reported)
+    else:
+        with LiveReporter(Terminal(file=out, width=200)) as live:
+            live.handle(reported)
+    assert out.getvalue().count("node1: warning: ") == (reporter == "plain")
+    assert out.getvalue().count("/data lies on nfs4. It is [slow]. Use a disk.") == 1
 
 
 def talked(*severities: str) -> Comm:

@@ -73,17 +73,19 @@ def _comm(run: RunOptions, output: Output, backend: Backend | None) -> None:
 
 
 def print_checked(result: RunResult, *, as_json: bool) -> int:
-    """Findings that do not stop a deployment, and that all is ready; returns how many there are."""
-    warnings = [finding for finding in result.findings if finding.severity == "warning"]
-    if as_json:
-        print(json.dumps({"event": "checked", "ready": True, "warnings": len(warnings)}))
-        return len(warnings)
+    """Print that all is ready, and the number of warnings, which the run has printed; returns that number."""
+    count = sum(finding.severity == "warning" for finding in result.findings)
     console = Terminal(highlight=False, soft_wrap=True)
-    for finding in warnings:
-        console.print(f"[yellow]warning:[/] {escape(f'{finding.host}: {finding.what}. {finding.why}')}")
-        console.print(f"  {escape(finding.fix)}")
-    console.print("[bold green]Ready.[/] The checks found no errors.")
-    return len(warnings)
+    if as_json:
+        print(json.dumps({"event": "checked", "ready": True, "warnings": count}))
+    elif count:
+        warnings = "1 warning" if count == 1 else f"{count} warnings"
+        console.print(
+            f"[bold yellow]Ready, with {warnings}[/] above (exit code 1): `deploy up` does not stop."
+        )
+    else:
+        console.print("[bold green]Ready.[/] The checks found no errors and no warnings.")
+    return count
 
 
 def print_comm(report: Comm, console: Console) -> None:

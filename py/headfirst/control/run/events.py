@@ -21,6 +21,12 @@ class Finding:
     why: str = ""
     fix: str = ""
 
+    @property
+    def text(self) -> str:
+        """What was found, why it matters and what to do, each a sentence where there are several."""
+        parts = [part.rstrip(".") for part in (self.what, self.why) if part]
+        return f"{'. '.join(parts)}. {self.fix}" if self.why or self.fix else self.what
+
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:

@@ -138,8 +138,7 @@ class LiveReporter(Reporter):
                 # Errors end the run, and its last paragraph lists them all.
                 for finding in event.findings:
                     if finding.severity != "error":
-                        what = escape(f"{finding.host}: {finding.what}")
-                        self._print(f"[yellow]![/] {what} [dim]{escape(finding.fix)}[/]")
+                        self._print(f"[yellow]![/] {escape(f'{finding.host}: {finding.text}')}")
             case RunDone(cancelled=True):
                 self._print(f"[yellow]Stopped[/] after {duration(event.seconds)}")
 

@@ -56,10 +56,7 @@ class PlainReporter(Reporter):
                 for finding in event.findings:
                     if finding.severity == "error":
                         continue  # the run's last paragraph lists them all
-                    sentences = (
-                        [f"{finding.what.rstrip('.')}.", finding.fix] if finding.fix else [finding.what]
-                    )
-                    self._say(finding.host, f"{finding.severity}: {' '.join(sentences)}")
+                    self._say(finding.host, f"{finding.severity}: {finding.text}")
             case HostFailed():
                 self._running.pop(event.host, None)
                 kind = "unreachable" if event.unreachable else "failed"
