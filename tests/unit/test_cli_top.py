@@ -19,6 +19,7 @@ from headfirst.control.cli.shown.top import (
     GPU_COLUMNS,
     RANK_COLUMNS,
     REPLICA_COLUMNS,
+    Cell,
     Top,
     _rank,
     _replica,
@@ -83,7 +84,7 @@ def drive(
     top = Top(source, interval, title="lab")
 
     async def run() -> None:
-        async with top.run_test(size=(160, 40)) as pilot:
+        async with top.run_test(size=(80, 40)) as pilot:
             for _ in range(200):
                 if table(top, "ranks").row_count or not source.gate.is_set():
                     break
@@ -101,7 +102,7 @@ def table(top: Top, name: str) -> DataTable[object]:
 def column(top: Top, name: str, title: str) -> list[str]:
     names = REPLICA_COLUMNS if name == "replicas" else RANK_COLUMNS + GPU_COLUMNS
     found = table(top, name)
-    return [str(found.get_row_at(row)[names.index(title)]) for row in range(found.row_count)]
+    return [str(found.get_row_at(row)[names.index(title)]).strip() for row in range(found.row_count)]
 
 
 def summary(top: Top) -> str:
@@ -113,10 +114,13 @@ def test_what_it_shows() -> None:
         top = pilot.app
         assert isinstance(top, Top)
         assert column(top, "replicas", "tokens/s") == ["50.0", "7.5", ""]
-        assert column(top, "replicas", "KV cache") == ["25%", "25%", ""]
-        assert column(top, "replicas", "state") == ["answers", "answers", "nothing answers at its port"]
+        assert column(top, "replicas", "KV") == ["25%", "25%", ""]
+        assert column(top, "replicas", "state") == ["answers", "answers", "problem"]
+        problems = str(top.query_one("#problems", Static).render()).splitlines()
+        assert problems[0] == "embedding/0: nothing answers at its port"
+        assert column(top, "ranks", "rank") == ["chat/0/0", "chat/1/0", "embedding/0/0"]
         assert column(top, "ranks", "CPUs") == ["1.5", "12.0", ""]
-        assert column(top, "ranks", "memory") == ["3.0 GiB", "2.0 GiB", ""]
+        assert column(top, "ranks", "GiB") == ["3.0", "2.0", ""]
         assert "lab: all services, 2 of 3 ranks run, 12 running, 2 queued, 57.5 tokens/s" in summary(top)
 
     drive(act)
@@ -128,17 +132,21 @@ LOST = load(50.0, running=3).model_copy(update={"queued": None, "cache_usage": N
 RANK = RankRow("chat", 1, 2, "node1", "running", 5, "2026-11-22T11:00:00.1Z", 1.5, 3 << 30, gpus=[GPU])
 
 
+def texts(columns: Sequence[str], cells: Sequence[Cell]) -> dict[str, str]:
+    return dict(zip(columns, (cell.text for cell in cells), strict=True))
+
+
 def test_each_column_has_its_figure() -> None:
-    cells = dict(zip(REPLICA_COLUMNS, (cell.text for cell in _replica(REPLICA)), strict=True))
+    cells = texts(REPLICA_COLUMNS, _replica(REPLICA, named=True))
     assert cells == {
-        "service": "chat", "replica": "1", "tokens/s": "50.0", "read/s": "1.0", "requests/s": "0.50",
-        "running": "3", "queued": "2", "KV cache": "25%", "first token": "0.250 s", "state": "answers",
+        "replica": "chat/1", "tokens/s": "50.0", "read/s": "1.0", "req/s": "0.50",
+        "running": "3", "queued": "2", "KV": "25%", "TTFT": "0.25 s", "state": "answers",
     }  # fmt: skip
-    cells = dict(zip(RANK_COLUMNS + GPU_COLUMNS, (cell.text for cell in _rank(RANK)), strict=True))
+    cells = texts(RANK_COLUMNS + GPU_COLUMNS, _rank(RANK, named=False))
     assert cells == {
-        "service": "chat", "replica": "1", "rank": "2", "host": "node1", "container": "running",
-        "restarts": "5", "since": "2026-11-22T11:00:00", "CPUs": "1.5", "memory": "3.0 GiB",
-        "GPU memory": "40 of 80 GiB", "GPU use": "90%", "GPU temperature": "61 °C", "GPU power": "512 W",
+        "rank": "1/2", "host": "node1", "state": "running",
+        "restarts": "5", "since": "11-22", "CPUs": "1.5", "GiB": "3.0",
+        "GPU GiB": "40/80", "use": "90%", "°C": "61", "W": "512",
     }  # fmt: skip
 
 
@@ -161,7 +169,7 @@ def test_each_figure_has_a_column() -> None:
         for name in Load.model_fields
     ]
     assert len(replicas) == len(fields(REPLICA)) - 1 + len(Load.model_fields)
-    assert [row for row in replicas if _replica(row) == _replica(REPLICA)] == []
+    assert [row for row in replicas if _replica(row, named=True) == _replica(REPLICA, named=True)] == []
     ranks = [*changes(RANK)]
     # Which GPUs they are is in JSON alone: the columns are of all GPUs of the rank.
     ranks += [
@@ -169,18 +177,16 @@ def test_each_figure_has_a_column() -> None:
         for name in GpuUse.model_fields.keys() - {"index", "uuid"}
     ]
     assert len(ranks) == len(fields(RANK)) - 1 + len(GpuUse.model_fields) - 2
-    assert [row for row in ranks if _rank(row) == _rank(RANK)] == []
+    assert [row for row in ranks if _rank(row, named=True) == _rank(RANK, named=True)] == []
 
 
 def test_what_is_not_known_is_not_zero() -> None:
     unknown = GPU.model_copy(update={"memory_used_bytes": None, "watts": None})
     row = replace(RANK, restarts=None, memory_bytes=None, gpus=[GPU, unknown])
-    cells = dict(zip(RANK_COLUMNS + GPU_COLUMNS, (cell.text for cell in _rank(row)), strict=True))
-    assert [cells[name] for name in ("restarts", "memory", "GPU memory", "GPU power")] == ["?", "", "", ""]
-    cells = dict(
-        zip(REPLICA_COLUMNS, (cell.text for cell in _replica(replace(REPLICA, load=LOST))), strict=True)
-    )
-    assert (cells["queued"], cells["KV cache"]) == ("", "")
+    cells = texts(RANK_COLUMNS + GPU_COLUMNS, _rank(row, named=False))
+    assert [cells[name] for name in ("restarts", "GiB", "GPU GiB", "W")] == ["?", "", "", ""]
+    cells = texts(REPLICA_COLUMNS, _replica(replace(REPLICA, load=LOST), named=False))
+    assert (cells["queued"], cells["KV"]) == ("", "")
     assert _total([LOST]) == "3 running, ? queued, 50.0 tokens/s"
     assert _total([]) == "load unknown"
 
@@ -193,13 +199,14 @@ def test_gpus_have_columns_where_there_are_some() -> None:
     async def shown(pilot: Pilot[None], source: Source) -> None:
         top = pilot.app
         assert isinstance(top, Top)
-        assert column(top, "ranks", "GPU memory") == ["117 of 159 GiB", "", ""]
-        assert column(top, "ranks", "GPU use") == ["90%", "", ""]
-        assert column(top, "ranks", "GPU temperature") == ["65 °C", "", ""]
-        assert column(top, "ranks", "GPU power") == ["912 W", "", ""]
+        assert column(top, "ranks", "GPU GiB") == ["117/159", "", ""]
+        assert table(top, "ranks").virtual_size.width <= 80
+        assert column(top, "ranks", "use") == ["90%", "", ""]
+        assert column(top, "ranks", "°C") == ["65", "", ""]
+        assert column(top, "ranks", "W") == ["912", "", ""]
         for _ in range(len(REPLICA_COLUMNS) + len(RANK_COLUMNS)):
             await pilot.press("s")
-        assert "sorted by GPU memory" in summary(top)
+        assert "sorted by GPU GiB" in summary(top)
 
     drive(shown, source=gpus)
 
@@ -214,7 +221,9 @@ def test_hosts_do_not_control_the_terminal() -> None:
     async def act(pilot: Pilot[None], source: Source) -> None:
         assert isinstance(pilot.app, Top)
         assert column(pilot.app, "ranks", "host")[2] == "node3"
-        assert column(pilot.app, "ranks", "container")[2] == "unreachable: no route"
+        assert column(pilot.app, "ranks", "state")[2] == "unreachable"
+        assert "no route" in str(pilot.app.query_one("#problems", Static).render())
+        assert "\x1b" not in str(pilot.app.query_one("#problems", Static).render())
 
     drive(act)
 
@@ -226,8 +235,12 @@ def test_the_filter_goes_round_the_services() -> None:
         found = []
         for _ in range(3):
             await pilot.press("f")
-            found.append((column(top, "replicas", "service"), len(column(top, "ranks", "rank"))))
-        assert found == [(["chat", "chat"], 2), (["embedding"], 1), (["chat", "chat", "embedding"], 3)]
+            found.append((column(top, "replicas", "replica"), len(column(top, "ranks", "rank"))))
+        assert found == [
+            (["chat/0", "chat/1"], 2),
+            (["embedding/0"], 1),
+            (["chat/0", "chat/1", "embedding/0"], 3),
+        ]
 
     drive(act)
 
@@ -241,7 +254,7 @@ def test_sorting_is_by_value_with_the_unknown_last() -> None:
         assert column(top, "replicas", "tokens/s") == ["7.5", "50.0", ""]
         await pilot.press("r")
         assert column(top, "replicas", "tokens/s") == ["50.0", "7.5", ""]
-        for _ in range(len(REPLICA_COLUMNS) - 2 + RANK_COLUMNS.index("CPUs")):
+        for _ in range(len(REPLICA_COLUMNS) - 1 + RANK_COLUMNS.index("CPUs")):
             await pilot.press("s")
         assert "sorted by CPUs (reversed)" in summary(top)
         assert column(top, "ranks", "CPUs") == ["12.0", "1.5", ""]

@@ -80,9 +80,7 @@ def print_checked(result: RunResult, *, as_json: bool) -> int:
         print(json.dumps({"event": "checked", "ready": True, "warnings": count}))
     elif count:
         warnings = "1 warning" if count == 1 else f"{count} warnings"
-        console.print(
-            f"[bold yellow]Ready, with {warnings}[/] above (exit code 1): `deploy up` does not stop."
-        )
+        console.print(f"[bold yellow]Ready, with {warnings}[/] (exit code 1). `deploy up` goes on.")
     else:
         console.print("[bold green]Ready.[/] The checks found no errors and no warnings.")
     return count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timezone
 from statistics import mean
 from typing import ClassVar, NamedTuple
 
@@ -29,15 +30,11 @@ class Cell(NamedTuple):
     style: str = ""
 
 
-REPLICA_COLUMNS = (
-    "service", "replica", "tokens/s", "read/s", "requests/s", "running", "queued", "KV cache", "first token",
-    "state",
-)  # fmt: skip
-RANK_COLUMNS = (
-    "service", "replica", "rank", "host", "container", "restarts", "since", "CPUs", "memory",
-)  # fmt: skip
+# All columns fit into a terminal of 80.
+REPLICA_COLUMNS = ("replica", "tokens/s", "read/s", "req/s", "running", "queued", "KV", "TTFT", "state")
+RANK_COLUMNS = ("rank", "host", "state", "restarts", "since", "CPUs", "GiB")
 # Of all GPUs of a rank; shown where a rank has one.
-GPU_COLUMNS = ("GPU memory", "GPU use", "GPU temperature", "GPU power")
+GPU_COLUMNS = ("GPU GiB", "use", "°C", "W")
 
 
 class Top(App[None]):
@@ -45,8 +42,9 @@ class Top(App[None]):
 
     TITLE = "deploy top"
     CSS = """
-    Static { height: 1; background: $panel; padding: 0 1; }
-    DataTable { height: auto; max-height: 50%; margin-bottom: 1; }
+    #summary { background: $panel; }
+    #problems { color: $error; }
+    DataTable { height: auto; max-height: 40%; margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         ("q", "quit", "Quit"),
@@ -69,13 +67,14 @@ class Top(App[None]):
         self._rank_columns: tuple[str, ...] = RANK_COLUMNS
 
     def compose(self) -> ComposeResult:
-        """A line of what is shown, the two tables, the keys."""
+        """What is shown, the two tables, the problems in full, the keys."""
         yield Static("", id="summary", markup=False)
         for name, columns in (("replicas", REPLICA_COLUMNS), ("ranks", RANK_COLUMNS)):
-            table: DataTable[Text] = DataTable(id=name, cursor_type="row", zebra_stripes=True)
+            table: DataTable[Text] = DataTable(id=name, cursor_type="row", zebra_stripes=True, cell_padding=0)
             for column in columns:
-                table.add_column(column, key=column)
+                table.add_column(f"{column} ", key=column)
             yield table
+        yield Static("", id="problems", markup=False)
         yield Footer()
 
     def on_mount(self) -> None:
@@ -125,12 +124,15 @@ class Top(App[None]):
         if self._rank_columns == RANK_COLUMNS and any(row.gpus for row in self._shown.ranks):
             self._rank_columns = RANK_COLUMNS + GPU_COLUMNS
             for column in GPU_COLUMNS:
-                self.query_one("#ranks", DataTable).add_column(column, key=column)
+                self.query_one("#ranks", DataTable).add_column(f"{column} ", key=column)
+        self.query_one("#problems", Static).update(_problems(replicas, ranks))
         self.query_one("#summary", Static).update(self._summary(replicas, ranks))
         by = (*REPLICA_COLUMNS, *self._rank_columns)[self._sorted]
         in_ranks = self._sorted >= len(REPLICA_COLUMNS)
-        self._fill("replicas", REPLICA_COLUMNS, [_replica(row) for row in replicas], None if in_ranks else by)
-        shown = [_rank(row)[: len(self._rank_columns)] for row in ranks]
+        named = len({row.service for row in self._shown.replicas}) > 1
+        rows = [_replica(row, named=named) for row in replicas]
+        self._fill("replicas", REPLICA_COLUMNS, rows, None if in_ranks else by)
+        shown = [_rank(row, named=named)[: len(self._rank_columns)] for row in ranks]
         self._fill("ranks", self._rank_columns, shown, by if in_ranks else None)
 
     def _summary(self, replicas: Sequence[ReplicaRow], ranks: Sequence[RankRow]) -> str:
@@ -149,7 +151,7 @@ class Top(App[None]):
         cursor = table.cursor_row
         table.clear()
         for row in rows if by is None else self._ordered(rows, columns.index(by)):
-            table.add_row(*(Text(for_terminal(cell.text), cell.style) for cell in row))
+            table.add_row(*(Text(f"{for_terminal(cell.text)} ", cell.style) for cell in row))
         table.move_cursor(row=cursor)
 
     def _ordered(self, rows: Sequence[Sequence[Cell]], column: int) -> Iterator[Sequence[Cell]]:
@@ -166,15 +168,23 @@ def _number(value: float | None, text: str) -> Cell:
     return Cell("" if value is None else text.format(value), value)
 
 
-def _replica(row: ReplicaRow) -> list[Cell]:
+def _replica(row: ReplicaRow, *, named: bool) -> list[Cell]:
+    """The cells of a replica; `named`: with the service, where there are several."""
     figures = [Cell("", None)] * 7 if row.load is None else _load(row.load)
-    state = Cell(row.problem, row.problem, "red") if row.problem else Cell("answers", "answers", "green")
+    state = Cell("problem", row.problem, "red") if row.problem else Cell("answers", "answers", "green")
+    name = f"{row.service}/{row.index}" if named else str(row.index)
     return [
-        Cell(row.service, row.service),
-        Cell(f"{row.index} {row.role}" if row.role else str(row.index), row.index),
+        Cell(f"{name} {row.role}" if row.role else name, f"{row.service}/{row.index:05}"),
         *figures,
         state,
     ]
+
+
+def _problems(replicas: Sequence[ReplicaRow], ranks: Sequence[RankRow]) -> str:
+    """A line for each row with a problem: the tables have no room for its text."""
+    listed = [(f"{row.service}/{row.index}", row.problem) for row in replicas]
+    listed += [(f"{row.service}/{row.index} rank {row.rank} on {row.host}", row.problem) for row in ranks]
+    return "\n".join(for_terminal(f"{name}: {problem}") for name, problem in listed if problem)
 
 
 def _total(loads: Sequence[Load]) -> str:
@@ -195,22 +205,22 @@ def _load(load: Load) -> list[Cell]:
         _number(load.running, "{}"),
         _number(load.queued, "{}"),
         _number(load.cache_usage, "{:.0%}"),
-        _number(load.first_token_s, "{:.3f} s"),
+        _number(load.first_token_s, "{:.2f} s"),
     ]
 
 
-def _rank(row: RankRow) -> list[Cell]:
-    state = f"{row.state}: {row.problem}" if row.problem else row.state
+def _rank(row: RankRow, *, named: bool) -> list[Cell]:
+    """The cells of a rank, `since` in UTC; `named`: with the service, where there are several."""
+    today = row.started_at[:10] == datetime.now(timezone.utc).date().isoformat()
+    name = f"{row.index}/{row.rank}"
     return [
-        Cell(row.service, row.service),
-        _number(row.index, "{}"),
-        _number(row.rank, "{}"),
+        Cell(f"{row.service}/{name}" if named else name, f"{row.service}/{row.index:05}/{row.rank:05}"),
         Cell(row.host, row.host),
-        Cell(state, state, "green" if row.state == "running" else "red"),
+        Cell(row.state, row.state, "red" if row.problem or row.state != "running" else "green"),
         Cell("?" if row.restarts is None else f"{row.restarts}", row.restarts),
-        Cell(row.started_at[:19], row.started_at or None),
+        Cell(row.started_at[11:16] if today else row.started_at[5:10], row.started_at or None),
         _number(row.cpus, "{:.1f}"),
-        _number(row.memory_bytes and row.memory_bytes / GIB, "{:.1f} GiB"),
+        _number(row.memory_bytes and row.memory_bytes / GIB, "{:.1f}"),
         *_gpus(row.gpus),
     ]
 
@@ -224,12 +234,12 @@ def _gpus(listed: Sequence[GpuUse]) -> list[Cell]:
     celsius = [gpu.celsius for gpu in listed if gpu.celsius is not None]
     memory = Cell("", None)
     if used is not None and total is not None:
-        memory = Cell(f"{used / GIB:.0f} of {total / GIB:.0f} GiB", used)
+        memory = Cell(f"{used / GIB:.0f}/{total / GIB:.0f}", used)
     return [
         memory,
         _number(mean(use) if use else None, "{:.0f}%"),
-        _number(max(celsius, default=None), "{} °C"),
-        _number(_sum(gpu.watts for gpu in listed), "{:.0f} W"),
+        _number(max(celsius, default=None), "{}"),
+        _number(_sum(gpu.watts for gpu in listed), "{:.0f}"),
     ]
 
 
