@@ -3,12 +3,9 @@
 
     python tools/sglang_support.py SITE/sglang py/headfirst/decide/engines/sglang
 
-The layout is the same for every engine: architectures with a model class; quantisation methods with the
-lowest compute capability, "checkpoint_only" where the method cannot quantise a BF16 checkpoint at loading;
-methods that are accepted for checkpoints of another one;
-architectures that serve embeddings, rewards and reranking; multimodal ones; those that can be divided into
-pipeline stages; what changes the division of the memory; what --attn-dp-size does not divide; and what
-replaces --ep-size.
+Quantisation methods have the lowest compute capability, and "checkpoint_only" where the method cannot
+quantise a BF16 checkpoint at loading. Each architecture has a list of what it can do and what changes its
+layout and memory; "no class" where a list of SGLang names one that it has no model class for.
 """
 
 from __future__ import annotations
@@ -48,38 +45,43 @@ def main() -> int:
     table = {
         "source": "models/*.py EntryClass, layers/quantization, configs/model_config.py, "
         "by tools/sglang_support.py",
-        "architectures": sorted(models),
         "quantizations": _quantizations(srt / "layers" / "quantization"),
         # Given by hand -> methods of checkpoints that it is accepted for.
         "compatible_quantizations": _literal(config, "compatible_quantization_methods"),
-        # With --is-embedding, also every model class whose forward can return a pooled vector.
-        "embedding": sorted((pooling | _with(models, "get_embedding")) - reward - rerank),
-        "reward": sorted(reward),
-        "rerank": sorted(rerank),
-        "pooling_only": sorted(pooling),
-        "multimodal": sorted(_list(config, "multimodal_model_archs")),
-        "pipeline": sorted(_with(models, "pp_proxy_tensors")),
-        # What can be the target of a draft of EAGLE3, and of one of DFlash or DSpark.
-        "eagle3": sorted(_with(models, _CAPTURES[0])),
-        "dflash": sorted(_with(models, _CAPTURES[1]) | _with(models, _CAPTURES[2])),
-        # How the memory is divided: a pool of their own for layers with a window; recurrent states that the
-        # prefix cache tracks; images that are read only when asked; prefill graphs although there are images.
-        "window_pool": sorted(_assigned(config, "hybrid_swa_archs")),
-        "tracked_states": sorted(_assigned(overrides, "_MAMBA_EXTRA_BUFFER_ARCHS")),
-        "images_when_asked": sorted(_assigned(config, "mm_disabled_models")),
-        "images_with_prefill_graphs": sorted(
-            _assigned(config, "multimodal_breakable_cuda_graph_supported_model_archs")
-        ),
-        "undivided_attention": sorted(
-            sglang_attention.Models(srt / "models").undivided()
-            | sglang_attention.refused(srt / "arg_groups" / "model_overrides")
-        ),
         # Values of --moe-a2a-backend that spread the experts over all tensor ranks.
         "spanning_exchanges": sorted(_assigned(overrides, "_A2A_EP_SPANNING_BACKENDS")),
     }
+    abilities = {
+        # With --is-embedding, also every model class whose forward can return a pooled vector.
+        "embedding": (pooling | _with(models, "get_embedding")) - reward - rerank,
+        "reward": reward,
+        "rerank": rerank,
+        "pooling_only": pooling,
+        "multimodal": _list(config, "multimodal_model_archs"),
+        "pipeline": _with(models, "pp_proxy_tensors"),
+        # What can be the target of a draft of EAGLE3, and of one of DFlash or DSpark.
+        "eagle3": _with(models, _CAPTURES[0]),
+        "dflash": _with(models, _CAPTURES[1]) | _with(models, _CAPTURES[2]),
+        # How the memory is divided: a pool of their own for layers with a window; recurrent states that the
+        # prefix cache tracks; images that are read only when asked; prefill graphs although there are images.
+        "window_pool": _assigned(config, "hybrid_swa_archs"),
+        "tracked_states": _assigned(overrides, "_MAMBA_EXTRA_BUFFER_ARCHS"),
+        "images_when_asked": _assigned(config, "mm_disabled_models"),
+        "images_with_prefill_graphs": _assigned(
+            config, "multimodal_breakable_cuda_graph_supported_model_archs"
+        ),
+        "undivided_attention": sglang_attention.Models(srt / "models").undivided()
+        | sglang_attention.refused(srt / "arg_groups" / "model_overrides"),
+    }
+    named = {*models}.union(*abilities.values())
+    abilities = {"no class": named - {*models}, **abilities}
+    rows = {name: [can for can, names in abilities.items() if name in names] for name in sorted(named)}
+    lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in table.items()]
+    listed = [f"  {json.dumps(name)}: {json.dumps(can)}" for name, can in rows.items()]
+    lines.append(' "architectures": {\n' + ",\n".join(listed) + "\n }")
     path = target / f"support-{version}.json"
-    path.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-    print(f"{path}: {len(table['architectures'])} architectures, {len(table['quantizations'])} quantisations")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    print(f"{path}: {len(models)} architectures, {len(table['quantizations'])} quantisations")
     return 0
 
 

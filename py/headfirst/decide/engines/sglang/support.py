@@ -72,10 +72,21 @@ class SupportTable:
 def table(version: str) -> SupportTable:
     """What SGLang `version` has: support-VERSION.json, by tools/sglang_support.py."""
     table = arguments.read(__package__, f"support-{version}.json")
-    lists = {key: frozenset(names) for key, names in table.items() if isinstance(names, list)}
+    rows: Mapping[str, list[str]] = table["architectures"]
+    abilities = {
+        ability: frozenset(name for name, can in rows.items() if ability in can)
+        for ability in {can for row in rows.values() for can in row}
+    }
+    unknown = abilities.pop("no class", frozenset())  # named in a list of SGLang, without a model class
     methods = {name: Quantization(**entry) for name, entry in table["quantizations"].items()}
     compatible = {name: frozenset(kept) for name, kept in table["compatible_quantizations"].items()}
-    return SupportTable(quantizations=methods, compatible=compatible, **lists)
+    return SupportTable(
+        architectures=frozenset(rows) - unknown,
+        quantizations=methods,
+        compatible=compatible,
+        spanning_exchanges=frozenset(table["spanning_exchanges"]),
+        **abilities,
+    )
 
 
 def problems(
