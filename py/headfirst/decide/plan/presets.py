@@ -9,7 +9,7 @@ sentence with the reason.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headfirst.decide.engines import presets
@@ -55,6 +55,7 @@ class Choice:
     chosen: tuple[ChosenArgument, ...]
     left_out: tuple[str, ...]  # a sentence for each thing that is not chosen, with why
     arguments: tuple[str, ...]
+    absent: Mapping[Purpose, str] = field(default_factory=dict)  # why there is no such argument, a clause
 
     def with_argument(self, argument: ChosenArgument) -> Choice:
         """The same with one more argument, which the user has not set."""
@@ -73,11 +74,9 @@ def choose(situation: Situation) -> Choice:
     for rule in presets.rules(situation.engine.name):
         if is_meant(rule, situation):
             selection.apply(rule)
-    return Choice(
-        tuple(selection.chosen),
-        (*selection.left_out, *selection.absences()),
-        (*selection.words, *situation.user_arguments),
-    )
+    left_out = (*selection.left_out, *selection.absences())
+    arguments = (*selection.words, *situation.user_arguments)
+    return Choice(tuple(selection.chosen), left_out, arguments, selection.absent)
 
 
 def is_meant(rule: Rule, situation: Situation) -> bool:
@@ -99,6 +98,7 @@ class _Selection:
         self.chosen: list[ChosenArgument] = list(needed)
         self.words = presets.words({argument.flag: argument.value for argument in needed})
         self.left_out: list[str] = []
+        self.absent: dict[Purpose, str] = {}
         self._situation = situation
         self._users = situation.engine.check_arguments(situation.user_arguments).values
         self._taken = dict(situation.engine.check_arguments(self.words).values)
@@ -121,10 +121,12 @@ class _Selection:
             if any(self._users[name] != values[name] for name in given) and not rule.offered:
                 self.left_out.append(_line(new, "engine_args sets another value", rule))
             return
-        if why := _foreign(self._situation) or _refused(self._situation, self.words, new):
+        version = self._situation.version
+        if why := foreign(version) if version else _refused(self._situation, self.words, new):
             if not rule.offered:
                 self._settle(rule)
                 self.left_out.append(_line(new, why, rule))
+                self.absent |= {rule.purpose: why} if rule.purpose else {}
             return
         self._settle(rule)
         self._taken.update(values)
@@ -151,19 +153,20 @@ class _Selection:
             is_given = DESTINATIONS[purpose] & (self._taken.keys() | self._users.keys())
             if not is_given and purpose not in self._settled:
                 self._settled |= {self._situation.preset or ""} if purpose == "drafts" else set()
-                lines.append(_absence(purpose, self._situation, clauses.get(purpose)))
+                self.absent[purpose] = why = _absence(purpose, self._situation, clauses.get(purpose))
+                cause = f"preset={self._situation.preset}" if self._situation.preset else "parsers=auto"
+                lines.append(f"{cause} adds no {_TITLES[purpose]}: {why}.")
         return lines + self._no_rule()
 
     def _no_rule(self) -> list[str]:
         """Where the preset as a whole came to nothing."""
         preset, task, engine = self._situation.preset, self._situation.task, self._situation.engine
-        if task not in _GENERATING and self._situation.parsers and preset is None:
-            why = "has no chats" if task == "completion" else "generates no text"
-            return [f"parsers=auto adds nothing: task={task} {why}."]
+        if task not in GENERATING and self._situation.parsers and preset is None:
+            return [f"parsers=auto adds nothing: {why_nothing(task)}."]
         if preset is None or preset in self._settled:
             return []
         why = presets.absence(engine.name, preset) or f"no rule of {engine.title} is for this model"
-        if task not in _GENERATING:
+        if task not in GENERATING:
             why = f"no rule of {engine.title} is for task={task}"
         return [f"preset={preset} adds no argument of its own: {why}."]
 
@@ -220,7 +223,7 @@ def _has(need: Need, situation: Situation, layout: Layout) -> bool:
     return answers[need]
 
 
-_GENERATING: tuple[Task, ...] = ("chat", "vision")
+GENERATING: tuple[Task, ...] = ("chat", "vision")
 _TITLES: Mapping[Purpose, str] = {
     "reasoning": "reasoning parser",
     "tools": "parser of tool calls",
@@ -230,7 +233,7 @@ _TITLES: Mapping[Purpose, str] = {
 
 def _purposes(situation: Situation) -> list[Purpose]:
     """What the setting asks for, whatever the model."""
-    if situation.task not in _GENERATING:
+    if situation.task not in GENERATING:
         return []
     parsers: list[Purpose] = ["reasoning", "tools"] if situation.parsers else []
     return [*parsers, "drafts"] if situation.preset == "latency" else parsers
@@ -239,19 +242,19 @@ def _purposes(situation: Situation) -> list[Purpose]:
 def _absence(purpose: Purpose, situation: Situation, lacking: str | None) -> str:
     """Why `purpose` has no argument: what presets.yml states, what is lacking, or that no recipe has it."""
     engine, family = situation.engine, families.find(situation.checkpoint)
-    cause = f"preset={situation.preset}" if situation.preset else "parsers=auto"
     why = presets.absence(engine.name, purpose, family.name) if family else None
     why = why or lacking
     if why is None and purpose == "drafts" and not situation.checkpoint.nextn_layers:
         why = _LACKING["draft_layers"]
     why = why or presets.absence(engine.name, purpose)
-    if why is None and family is None:
-        why = f"no family is known for {situation.checkpoint.architecture} by this id; engine_args can set it"
-    elif why is None and family and purpose == "reasoning" and not family.thinks:
-        why = f"{family.title} does not think before it answers"
-    elif why is None and family:
-        why = f"no recipe for {family.title} has one for {engine.title} {engine.version}"
-    return f"{cause} adds no {_TITLES[purpose]}: {why}."
+    if why:
+        return why
+    if family is None:
+        architecture = situation.checkpoint.architecture
+        return f"no family is known for {architecture} by this id; engine_args can set it"
+    if purpose == "reasoning" and not family.thinks:
+        return f"{family.title} does not think before it answers"
+    return f"no recipe for {family.title} has one for {engine.title} {engine.version}"
 
 
 def _filled(rule: Rule, situation: Situation) -> dict[str, str]:
@@ -275,11 +278,14 @@ def _chosen(rule: Rule, situation: Situation) -> list[ChosenArgument]:
     ]
 
 
-def _foreign(situation: Situation) -> str | None:
-    """Why no argument is chosen for an image of a version without tables."""
-    if situation.version is None:
-        return None
-    return f"engine_image is of {situation.version}, whose arguments are not known"
+def why_nothing(task: Task) -> str:
+    """Why a task that is not of GENERATING has no parsers, as a clause."""
+    return f"task={task} has no chats" if task == "completion" else f"task={task} generates no text"
+
+
+def foreign(version: str) -> str:
+    """Why no argument is chosen for an image of a version without tables, as a clause."""
+    return f"engine_image is of {version}, whose arguments are not known"
 
 
 def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) -> str | None:

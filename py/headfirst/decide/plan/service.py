@@ -12,7 +12,17 @@ from headfirst.decide.containers import blanks
 from headfirst.decide.engines.base import Computing, Engine
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import contents, drafting, images, pool, standby, transfer, trust, types
+from headfirst.decide.plan import (
+    capabilities,
+    contents,
+    drafting,
+    images,
+    pool,
+    standby,
+    transfer,
+    trust,
+    types,
+)
 from headfirst.decide.plan.front import router
 from headfirst.decide.plan.host import memory
 from headfirst.decide.plan.launching import Launching
@@ -134,6 +144,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         drain_seconds=settings.drain_timeout,
         config_file=_config_file(service, engine, version),
         api_key_file=settings.api_key_file,
+        capabilities=capabilities.of(engine, pools, replicas, version),
         replicas=replicas,
         scheduled=[launching.scheduled(replica) for launching, replica in launched],
         standbys=[

@@ -45,6 +45,8 @@ class Fit(_Frozen):
     longest_request: int | None  # tokens that fit, at most `context`
     terms: dict[str, int]
     estimates: list[str] = []  # names of `terms`
+    # At a time, where an argument or the states that requests keep limit them.
+    requests: int | None = Field(default=None, exclude=True)
     # The argument that lowers `context`, where the engine ends at start as it is; `context_given`: it is set.
     context_flag: str | None = Field(default=None, exclude=True)
     context_given: bool = Field(default=False, exclude=True)
@@ -365,6 +367,25 @@ class Sized(_Frozen):
 _CARRIERS: dict[KvCarrier, str] = {"mooncake": "Mooncake", "nixl": "NIXL"}
 
 
+class Capability(_Frozen):
+    """Whether the answers of a service have a part of their own for it.
+
+    `reason`: the engine's parser where it is on, else a clause with the cause.
+    """
+
+    state: Literal["on", "off", "unknown"]
+    reason: str
+
+
+class Capabilities(_Frozen):
+    """What clients can ask of a service (see plan/capabilities.py)."""
+
+    tools: Capability
+    reasoning: Capability
+    context_tokens: int | None  # of the longest request that is served
+    full_requests: int | None  # of that length, which the KV caches of all replicas hold at once
+
+
 class PlannedTransfer(_Frozen):
     """The KV cache on its way from prefill to decode replicas (see plan/transfer.py)."""
 
@@ -413,6 +434,7 @@ class PlannedService(Sized):
     config_file: dict[str, Text]  # what the file with the keys holds: values in JSON, which is YAML
     # Where the inventory states that the key is, on the controller; None: it is generated.
     api_key_file: str | None = Field(default=None, exclude_if=operator.not_)
+    capabilities: Capabilities
     replicas: list[PlannedReplica]
     scheduled: list[Scheduled]  # the same replicas, for hosts that are not in the inventory
     # Left out of JSON where clients ask the only replica.
