@@ -12,14 +12,16 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import docker
 import httpx
 import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils.container_spec import SPEC_JSON_LABEL
 from headfirst.common.errors import NotReadyError
 from headfirst.control.live.logs import Logged, stream_logs
-from headfirst.control.live.ssh_access.transport import docker_over_ssh
+from headfirst.control.live.specifications import specifications
+from headfirst.control.live.ssh_access.transport import NoEngineError, docker_over_ssh
 from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.control.live.status import ReplicaTarget, WebuiTarget, cluster_status
 from headfirst.decide import engines
@@ -40,7 +42,7 @@ PAGES = {
     "v1/models": json.dumps({"object": "list", "data": [{"id": "tiny"}]}),
 }
 SERVE = "for n in 1 2 3; do echo line $n; done; echo 'a\rb\rlast'; exec httpd -f -p 127.0.0.1:{port} -h /www"
-Start = Callable[[str], "Container"]
+Start = Callable[..., "Container"]
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +73,14 @@ def start(image: str) -> Iterator[Start]:
     client = docker.from_env()
     started: list[Container] = []
 
-    def run(command: str) -> Container:
+    def run(command: str, **more: Any) -> Container:
         container = client.containers.run(
             image,
             ["/bin/sh", "-c", command],
             name=f"headfirst-test-{uuid.uuid4().hex[:8]}",
             network_mode="host",
             detach=True,
+            **more,
         )
         started.append(container)
         return container
@@ -120,6 +123,25 @@ def test_status_of_a_running_cluster(sshd: Sshd, start: Start, port: int) -> Non
     assert status.webui is not None
     assert status.webui.ready
     assert json.loads(status.model_dump_json())["ready"] is True
+
+
+def test_arguments_with_which_containers_run_or_ran(sshd: Sshd, start: Start) -> None:
+    labels = {SPEC_JSON_LABEL: json.dumps({"command": ["serve", "--port", "1"]})}
+    running, ended = start("sleep 600", labels=labels), start("exit 0")
+    ended.wait()
+    hosts = [sshd.access("node1"), sshd.access("node2", port=1)]
+    asked = dict.fromkeys([str(running.name), str(ended.name), "headfirst-test-none"], "")
+    answers = specifications(hosts, {"node1": asked, "node2": asked})
+    present = answers["node1"]
+    assert isinstance(present, dict)
+    assert {name: container.command for name, container in present.items() if name in asked} == {
+        running.name: ("serve", "--port", "1"),
+        ended.name: (),
+    }
+    assert isinstance(answers["node2"], NotReadyError)
+    assert not isinstance(answers["node2"], NoEngineError)
+    sshd.program("docker", "echo 'docker: command not found' >&2; exit 127")
+    assert isinstance(specifications(hosts[:1], {"node1": asked})["node1"], NoEngineError)
 
 
 def test_status_shows_what_is_broken(sshd: Sshd, start: Start, port: int) -> None:

@@ -23,7 +23,6 @@ from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue, families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import presets
 from headfirst.decide.plan.presets import Situation, choose
 from headfirst.decide.plan.sizing.fit import memory, memory_of
 from headfirst.decide.plan.sizing.parallel import Spread
@@ -605,14 +604,6 @@ def test_a_rule_that_the_user_decides_ends_no_other(arguments: tuple[str, str]) 
         for words in ((), arguments)
     )
     assert chosen == alone - {"--ep-size"}
-
-
-@pytest.mark.parametrize(
-    ("parsers", "preset", "wanted"),
-    [(None, None, False), (None, "latency", True), ("auto", None, True), ("none", "latency", False)],
-)
-def test_when_parsers_are_wanted(parsers: str | None, preset: str | None, wanted: bool) -> None:
-    assert presets.wants_parsers(parsers, preset) is wanted
 
 
 def test_the_plan_shows_each_choice_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan import trust
+from headfirst.decide.plan import kept, trust
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Adapter, Plan
 from headfirst.decide.plan.weights.decide import adapters, draft_model
@@ -96,6 +96,12 @@ def prepare(
         for service in cluster.services
     }
     plan = build(cluster, checkpoints)
+    by_default = [service.name for service in plan.services if kept.depends_on_running(cluster, service)]
+    if probe and by_default:
+        from headfirst.control.deployment.hosts.running import with_running
+
+        cluster = with_running(cluster, by_default)
+        plan = build(cluster, checkpoints)
     refuse_decided(cluster, plan)
     return Prepared(cluster, plan, checkpoints, sources)
 

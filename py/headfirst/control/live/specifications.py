@@ -25,6 +25,12 @@ class Present(NamedTuple):
     spec: Mapping[str, Any]
     planned_image_id: str
 
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What the container runs, without the entrypoint."""
+        words = self.spec.get("command")
+        return tuple(map(str, words)) if isinstance(words, list) else ()
+
 
 def specifications(
     hosts: Sequence[HostAccess], planned: Mapping[str, Mapping[str, str]]

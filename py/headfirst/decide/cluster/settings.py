@@ -284,7 +284,7 @@ class ServiceSettings(BaseModel):
     parsers: Literal["auto", "none"] | None = Field(
         None,
         description="`auto`: the engine's parsers of reasoning and tool calls for this model. Default: "
-        "`auto` with `preset`, else `none`.",
+        "`auto`; a service that runs without them stays as it is until `parsers` is written.",
     )
     adapters: Adapters = Field(
         default_factory=dict,

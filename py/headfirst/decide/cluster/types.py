@@ -152,6 +152,8 @@ class Service:
     # LoRA adapters by name, of those that were read.
     adapters: Mapping[str, AdapterConfig] = field(default_factory=dict, hash=False)
     draft: Checkpoint | None = field(default=None, hash=False)  # draft_model, where it was read
+    # Command lines of the containers of rank 0 that are on its hosts, where these were asked.
+    running: tuple[tuple[str, ...], ...] = ()
     # Environment of the ranks that is in no plan: engine_env_file, and secrets of engine_env. By role, what
     # the replicas of that role have beside it.
     secret_env: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)

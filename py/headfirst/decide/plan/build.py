@@ -8,7 +8,7 @@ from headfirst.common.errors import located
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers import blanks
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan import contents, images, monitoring, service, unused
+from headfirst.decide.plan import contents, images, kept, monitoring, unused
 from headfirst.decide.plan.front import proxy, webui
 from headfirst.decide.plan.host import devices, memory, ports, rank_ports
 from headfirst.decide.plan.sizing.alternatives import advised
@@ -29,7 +29,7 @@ def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pla
 def _build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Plan:
     services = [
         advised(
-            service.plan(cluster, its, checkpoint),
+            kept.plan(cluster, its, checkpoint),
             contents.with_packages(its, checkpoint),
             Trial.of(cluster, at),
         )

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import Engine
-from headfirst.decide.engines.presets import Purpose
+from headfirst.decide.engines.presets import Purpose, destination
 from headfirst.decide.plan.pool import Pool
-from headfirst.decide.plan.presets import GENERATING, foreign, wants_parsers, why_nothing
+from headfirst.decide.plan.presets import GENERATING, foreign, why_nothing
 from headfirst.decide.plan.types import Capabilities, Capability, Fit, PlannedReplica
 
 # Of each engine, by destination.
@@ -50,10 +50,9 @@ def _capability(purpose: Purpose, parser: str | None, main: Pool, version: str |
         return Capability(state="off", reason=why_nothing(main.task))
     if version:
         return Capability(state="unknown", reason=foreign(version))
-    settings = main.service.settings
-    wanted = wants_parsers(settings.parsers, settings.preset)
-    why = main.choice.absent.get(purpose, "engine_args sets it so") if wanted else "parsers=none"
-    return Capability(state="off", reason=why)
+    if main.service.settings.parsers == "none":
+        return Capability(state="off", reason="parsers=none")
+    return Capability(state="off", reason=main.choice.absent.get(purpose, "engine_args sets it so"))
 
 
 def _context(its: Pool, replica: PlannedReplica) -> int:
@@ -63,7 +62,7 @@ def _context(its: Pool, replica: PlannedReplica) -> int:
         return fit.longest_request or fit.context
     given = [its.values.get(name) or 0 for name in _LENGTHS]
     for flag, *value in arguments.each(replica.nodes[0].container.command):  # what the plan sets for CPUs
-        if flag.lstrip("-").replace("-", "_") in _LENGTHS and value and value[0].isdecimal():
+        if destination(flag) in _LENGTHS and value and value[0].isdecimal():
             given.append(int(value[0]))
     return next((length for length in given if length > 0), fit.context)
 

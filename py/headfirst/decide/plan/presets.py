@@ -29,7 +29,8 @@ from headfirst.decide.plan.types import ChosenArgument
 class Situation:
     """What the rules are applied to. `gpu` is None on CPUs and where it is not known.
 
-    `parsers`: the parsers of reasoning and tool calls are wanted; `dtype` is what is served.
+    `parsers`: the parsers of reasoning and tool calls are wanted, `by_default`: since nothing is written, so
+    that why there is none is news of the capabilities alone; `dtype` is what is served.
     """
 
     checkpoint: Checkpoint
@@ -46,6 +47,7 @@ class Situation:
     draft_arguments: tuple[ChosenArgument, ...] = ()  # what draft_model needs
     version: str | None = None  # of the image, where no tables of it are here
     image: str = ""  # "": not known
+    by_default: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,6 @@ class Choice:
         """The same with one more argument, which the user has not set."""
         words = presets.words({argument.flag: argument.value})
         return replace(self, chosen=(*self.chosen, argument), arguments=(*words, *self.arguments))
-
-
-def wants_parsers(parsers: str | None, preset: str | None) -> bool:
-    """Whether parsers are chosen: as `parsers=` sets it, else with every preset."""
-    return parsers == "auto" or (parsers is None and preset is not None)
 
 
 def choose(situation: Situation) -> Choice:
@@ -154,14 +151,17 @@ class _Selection:
             if not is_given and purpose not in self._settled:
                 self._settled |= {self._situation.preset or ""} if purpose == "drafts" else set()
                 self.absent[purpose] = why = _absence(purpose, self._situation, clauses.get(purpose))
-                cause = f"preset={self._situation.preset}" if self._situation.preset else "parsers=auto"
-                lines.append(f"{cause} adds no {_TITLES[purpose]}: {why}.")
+                if not self._situation.by_default:
+                    cause = f"preset={self._situation.preset}" if self._situation.preset else "parsers=auto"
+                    lines.append(f"{cause} adds no {_TITLES[purpose]}: {why}.")
         return lines + self._no_rule()
 
     def _no_rule(self) -> list[str]:
         """Where the preset as a whole came to nothing."""
         preset, task, engine = self._situation.preset, self._situation.task, self._situation.engine
         if task not in GENERATING and self._situation.parsers and preset is None:
+            if self._situation.by_default:
+                return []
             return [f"parsers=auto adds nothing: {why_nothing(task)}."]
         if preset is None or preset in self._settled:
             return []

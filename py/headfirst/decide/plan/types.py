@@ -435,6 +435,8 @@ class PlannedService(Sized):
     # Where the inventory states that the key is, on the controller; None: it is generated.
     api_key_file: str | None = Field(default=None, exclude_if=operator.not_)
     capabilities: Capabilities
+    # What parsers=auto would add to a service that runs without it (see plan/kept.py).
+    kept_out: list[ChosenArgument] = Field(default_factory=list, exclude_if=operator.not_)
     replicas: list[PlannedReplica]
     scheduled: list[Scheduled]  # the same replicas, for hosts that are not in the inventory
     # Left out of JSON where clients ask the only replica.

@@ -19,6 +19,7 @@ from headfirst.control.live.specifications import Present, specifications
 from headfirst.control.run.events import Finding
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers.spec import Container
+from headfirst.decide.plan import kept
 from headfirst.decide.plan.restarts import CONFIG_LABEL, Difference, differences, keeping
 from headfirst.decide.plan.types import Node, Plan, PlannedReplica, PlannedService
 
@@ -29,7 +30,8 @@ Containers = Mapping[str, Mapping[str, Present]]  # by host and name
 def announced(
     prepared: Prepared, secrets: Secrets, only: Service | None, stages: Sequence[str]
 ) -> list[Finding]:
-    """A warning for each replica, router, page and proxy that restarts or stops; `stages`: () for all."""
+    """A warning for each replica, router, page and proxy that restarts or stops, and for each service that
+    keeps arguments by which a new one would differ; `stages`: () for all."""
     plan = prepared.plan
     services = [service for service in plan.services if only is None or service.name == only.name]
     ranks = starts_ranks(stages)
@@ -56,7 +58,8 @@ def announced(
         if container.name in present.get(host, {})
     )
     stopping = _unplanned(prepared.cluster, present) if ranks else ()
-    return [finding for finding in (*stopping, *of_replicas, *of_front) if finding]
+    keeping_on = [_keeping_on(service) for service in services if ranks and service.kept_out]
+    return [finding for finding in (*stopping, *of_replicas, *of_front, *keeping_on) if finding]
 
 
 def _front(plan: Plan, services: list[PlannedService]) -> Iterator[tuple[str, str, str, Container]]:
@@ -81,6 +84,12 @@ def _unplanned(cluster: Cluster, present: Containers) -> Iterator[Finding]:
     for name, hosts in stopping.items():
         what = f"{name} on {', '.join(sorted(hosts))} stops: the plan has no rank of that name there."
         yield Finding(id="restart", severity="warning", host=min(hosts), what=what)
+
+
+def _keeping_on(service: PlannedService) -> Finding:
+    host = service.replicas[0].nodes[0].host
+    fix = "To add them with a restart, write: parsers=auto  To keep them out without this line: parsers=none"
+    return Finding("parsers", "warning", host, f"{kept.announcement(service)}.", fix=fix)
 
 
 def _of_container(title: str, host: str, container: Container, present: Present) -> Finding | None:

@@ -127,7 +127,7 @@ def _warn(subject: str, host: Host, text: str, reporter: Reporter) -> None:
 def _announce_restarts(prepared: Prepared, secrets: Secrets, options: RunOptions, reporter: Reporter) -> None:
     service = prepared.cluster.whole_service(options.service)
     for finding in announced(prepared, secrets, service, options.tags):
-        reporter.handle(FindingsReported("restart", finding.host, (finding,)))
+        reporter.handle(FindingsReported(finding.id, finding.host, (finding,)))
 
 
 def _webui_ran(cluster: Cluster, options: RunOptions, claim: Claim) -> bool:

@@ -22,6 +22,10 @@ _BASE_URL = "http+docker://ssh"
 TIMEOUT_S = 30
 
 
+class NoEngineError(NotReadyError):
+    """The host answers, and no Docker Engine answers there."""
+
+
 @contextlib.contextmanager
 def docker_over_ssh(access: HostAccess) -> Iterator[docker.DockerClient]:
     """A client of the host's Docker Engine; the connection is closed at the end.
@@ -69,9 +73,9 @@ def _engine_version(access: HostAccess, connection: paramiko.SSHClient) -> str:
         raise error
     by_hand = access.ssh_command(*_by_hand(access), "docker", "version")
     if answer.code == 127 or "command not found" in answer.err:
-        raise NotReadyError("Docker is not installed", where=access.host, hint="`deploy up` installs it.")
+        raise NoEngineError("Docker is not installed", where=access.host, hint="`deploy up` installs it.")
     said = (answer.err.strip().splitlines() or ["no reason given"])[-1]
-    raise NotReadyError(
+    raise NoEngineError(
         f"the Docker Engine does not answer: {said}", where=access.host, hint=f"Try: {by_hand}"
     )
 

@@ -1,0 +1,77 @@
+"""A service that runs keeps its arguments where a default alone would change them. Pure.
+
+Parsers are chosen by default. A service that runs without them, as one of an earlier release does, gets them
+when `parsers` or a preset is written, or when it gets another model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from headfirst.decide.cluster.settings import ServiceSettings
+from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.engines import presets
+from headfirst.decide.engines.presets import DESTINATIONS, Purpose
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan import service as fresh
+from headfirst.decide.plan.types import Capability, ChosenArgument, PlannedService
+
+
+def depends_on_running(cluster: Cluster, planned: PlannedService) -> bool:
+    """Whether arguments may have been chosen by default alone."""
+    return _is_open(cluster.service(planned.name).settings) and any(_chosen(planned))
+
+
+def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> PlannedService:
+    """The plan of a service, without parsers where it runs without them. InputError: it cannot work."""
+    planned = fresh.plan(cluster, service, checkpoint)
+    # Containers that serve another model are no reason to keep anything.
+    running = [argv for argv in service.running if planned.weights.directory in argv]
+    if not running or not _is_open(service.settings):
+        return planned
+    settings = service.settings.model_copy(update={"parsers": "none"})
+    without = fresh.plan(cluster, replace(service, settings=settings), checkpoint)
+    kept_out = [argument for argument in _chosen(planned) if argument not in [*_chosen(without)]]
+    flags = {argument.flag for argument in kept_out}
+    if not flags or any(flags & set(argv) for argv in running):
+        return planned
+    its = planned.capabilities
+    capabilities = its.model_copy(
+        update={
+            "tools": _kept("tools", its.tools, without.capabilities.tools, kept_out),
+            "reasoning": _kept("reasoning", its.reasoning, without.capabilities.reasoning, kept_out),
+        }
+    )
+    return without.model_copy(update={"capabilities": capabilities, "kept_out": kept_out})
+
+
+def announcement(planned: PlannedService) -> str:
+    """What a service keeps, and what it would get; "" where it keeps nothing."""
+    if not planned.kept_out:
+        return ""
+    name = planned.name or planned.served_model_name
+    return f"{name} keeps the arguments that it runs with: parsers=auto adds {_words(planned.kept_out)}"
+
+
+def _is_open(settings: ServiceSettings) -> bool:
+    return settings.parsers is None and settings.preset is None
+
+
+def _chosen(planned: PlannedService) -> Iterator[ChosenArgument]:
+    return (argument for sized, _ in planned.pools for argument in sized.chosen_arguments)
+
+
+def _kept(
+    purpose: Purpose, auto: Capability, none: Capability, kept_out: Sequence[ChosenArgument]
+) -> Capability:
+    """The capability without the parser that the default would choose."""
+    if auto.state != "on" or none.state == "on":
+        return auto
+    parsers = [each for each in kept_out if presets.destination(each.flag) in DESTINATIONS[purpose]]
+    reason = f"the service keeps the arguments that it runs with; parsers=auto adds {_words(parsers)}"
+    return Capability(state="off", reason=reason)
+
+
+def _words(chosen: Sequence[ChosenArgument]) -> str:
+    return " ".join(presets.words({argument.flag: argument.value for argument in chosen}))
