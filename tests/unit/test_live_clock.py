@@ -25,8 +25,8 @@ class Script:
         self._ahead = ahead
         self._delays = iter(delays)
 
-    def write(self, text: str) -> None:
-        assert text == "time\n"
+    def write(self, text: bytes) -> None:
+        assert text == b"time\n"
 
     def flush(self) -> None:
         pass
@@ -48,7 +48,7 @@ def test_the_quickest_answer_is_the_surest(ahead: float) -> None:
 
 def test_a_script_that_ended() -> None:
     with pytest.raises(EOFError):
-        measure(io.StringIO(), io.StringIO())
+        measure(io.BytesIO(), io.BytesIO())
 
 
 @pytest.mark.parametrize(

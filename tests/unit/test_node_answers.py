@@ -212,7 +212,7 @@ def test_a_node_that_answers_wrongly_is_a_node_with_its_problem(monkeypatch: pyt
 @pytest.mark.parametrize("told", ["nan", "inf", "-1", "1e300", "x", ""])
 def test_a_clock_that_is_none(told: str) -> None:
     with pytest.raises((ValueError, EOFError)):
-        measure(io.StringIO(), io.StringIO(f"{told}\n" * 9 if told else ""))
+        measure(io.BytesIO(), io.BytesIO(f"{told}\n".encode() * 9 if told else b""))
 
 
 def test_figures_that_are_no_numbers() -> None:

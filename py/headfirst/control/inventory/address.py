@@ -13,8 +13,11 @@ from headfirst.decide.cluster.types import Login
 def address_of(name: str, login: Login, where: str | None) -> str:
     """ansible_host as an IPv4 address: as it stands, through ssh's configuration, or resolved here.
 
-    Raises InputError where that is no address which other hosts can use.
+    Of this machine, where there is none, that of its default route. Raises InputError where that is no
+    address which other hosts can use.
     """
+    if login.local and not (_is_ipv4(login.host) and is_reachable(login.host)):
+        return this_machine()
     if _is_ipv4(login.host):
         return login.host
     hint = f"Write the address that the other nodes reach: `{name} … address=192.0.2.11`."
@@ -40,10 +43,20 @@ def address_of(name: str, login: Login, where: str | None) -> str:
         raise InputError(
             f"{target} resolves to {addresses[0]} here: neither other nodes nor clients reach that address",
             where=where,
-            hint=f"Write this machine's address: `{name} ansible_host=192.0.2.11`. It is reached over SSH "
-            "as any host, also where `deploy` runs on it: allow your key to log in there.",
+            hint=f"The machine that `deploy` runs on: `{name} ansible_connection=local`. Another one: the "
+            f"address that the other nodes reach, `{name} ansible_host=192.0.2.11`.",
         )
     return addresses[0]
+
+
+def this_machine() -> str:
+    """The IPv4 address from which this machine sends to others; 127.0.0.1 where it has no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # of a datagram socket: chooses the route, and sends nothing
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
 
 
 def is_reachable(address: str) -> bool:

@@ -320,7 +320,7 @@ def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:
         )
     except ValidationError as error:
         raise _invalid(error, host.where) from None
-    login = login_of(host.login, host.where)
+    login = login_of(name, host.login, host.where)
     where = host.where.get("ansible_host") or _where_host(name, reading, paths)
     return Host(
         name=name,

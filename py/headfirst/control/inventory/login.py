@@ -6,6 +6,7 @@ Ansible.
 
 from __future__ import annotations
 
+import getpass
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,10 +29,16 @@ ASKED = Asked()
 
 
 _SSH = ("ssh", "smart", "paramiko", "paramiko_ssh")
+LOCALHOST = ("localhost", "127.0.0.1", "::1")
+# A host of such a name with one of these is another one: behind a forwarded port, for example.
+_REMOTE = {"ansible_connection", "ansible_host", "ansible_ssh_host", "ansible_port", "ansible_ssh_port"}
 
 
-def login_of(options: Mapping[str, Any], where: Mapping[str, str | None]) -> Login:
+def login_of(name: str, options: Mapping[str, Any], where: Mapping[str, str | None]) -> Login:
     """The Login of a host, from HostReading.login; `where` has the places of its variables."""
+    local = options["connection"] == "local" or (name in LOCALHOST and where.keys().isdisjoint(_REMOTE))
+    if local:
+        options = {**options, "connection": "local", "user": getpass.getuser()}
     before, after = options["ssh_args"] or "", options["ssh_more_args"]
     checking = [] if options["host_key_checking"] else ["-o", "StrictHostKeyChecking=no"]
     password = options["password"] or ASKED.login
@@ -47,6 +54,7 @@ def login_of(options: Mapping[str, Any], where: Mapping[str, str | None]) -> Log
         needs_sshpass=password is not None and options["password_mechanism"] == "sshpass",  # noqa: S105 - a program
         ssh_args=before or None,
         obstacle=_obstacle(options),
+        local=local,
     )
 
 
@@ -64,8 +72,8 @@ def _become(options: Mapping[str, Any]) -> Become | None:
 
 
 def _obstacle(options: Mapping[str, Any]) -> str | None:
-    if options["connection"] not in _SSH:
-        return f"ansible_connection={options['connection']}: this verb needs SSH"
+    if options["connection"] not in (*_SSH, "local"):
+        return f"ansible_connection={options['connection']}: this verb needs SSH or local"
     if options["become"] and options["become_method"] != "sudo":
         return f"ansible_become_method={options['become_method']}: this verb needs sudo"
     return None

@@ -37,7 +37,7 @@ def measure(to: Any, out: Any) -> Clock:
     seen = []
     for _ in range(_PINGS):
         before = time.time()
-        to.write("time\n")
+        to.write(b"time\n")
         to.flush()
         answer = out.readline(_MAX_ANSWER)
         after = time.time()
@@ -72,7 +72,8 @@ def run_script(
             try:
                 to.write(first)
                 clock = measure(to, out)
-                to.write(f"{last}\n")
+                to.write(f"{last}\n".encode())
+                to.flush()
                 to.channel.shutdown_write()
                 answer = out.read(limit + 1)
             except TimeoutError:

@@ -6,12 +6,11 @@ import csv
 import operator
 from collections.abc import Collection
 
-import paramiko
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.control.live.ssh_access.ssh import run
+from headfirst.control.live.ssh_access.ssh import HostConnection, run
 
 _MIB = 2**20
 _FIELDS = ("index", "uuid", "memory_used", "memory_total", "use", "celsius", "watts")
@@ -34,7 +33,7 @@ class GpuUse(BaseModel):
     watts: float | None = Field(ge=0, le=1e5)
 
 
-def gpus(client: paramiko.SSHClient) -> list[GpuUse]:
+def gpus(client: HostConnection) -> list[GpuUse]:
     """The GPUs of a host. NotReadyError where its driver does not answer."""
     answer = run(client, _COMMAND)
     if answer.code == _NOT_FOUND:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import paramiko
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.live.clock import LATEST, Clock, run_script
 from headfirst.control.live.ssh_access.access import HostAccess
-from headfirst.control.live.ssh_access.ssh import run
+from headfirst.control.live.ssh_access.ssh import HostConnection, run
 from headfirst.control.live.status_types import Supervision
 
 STATE = "/run/headfirst/supervisor.json"
@@ -67,7 +66,7 @@ class HostHistory(_Frozen):
     clock: Clock
 
 
-def supervision(client: paramiko.SSHClient) -> dict[str, Supervision]:
+def supervision(client: HostConnection) -> dict[str, Supervision]:
     """The replicas that the host's supervisor keeps, by the name of their containers.
 
     NotReadyError, UntrustedError: its state cannot be read, or it has ended, so that its state is an old one.
@@ -95,7 +94,7 @@ def supervision(client: paramiko.SSHClient) -> dict[str, Supervision]:
     return replicas
 
 
-def of_container(client: paramiko.SSHClient, name: str) -> Supervision | None:
+def of_container(client: HostConnection, name: str) -> Supervision | None:
     """The replica with this container; None where no supervisor keeps it."""
     try:
         return supervision(client).get(name)

@@ -21,7 +21,7 @@ from headfirst.common.untrusted import UntrustedError, integer, json_object
 from headfirst.control.live.gpus import GpuUse, gpus, of_rank
 from headfirst.control.live.load import Load, Meter
 from headfirst.control.live.ssh_access.access import HostAccess
-from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
+from headfirst.control.live.ssh_access.ssh import AT_ONCE, HostConnection, ssh
 from headfirst.control.live.ssh_access.transport import docker_client
 from headfirst.control.live.ssh_access.tunnel import local_client, no_answer_reason, tunnel
 from headfirst.control.live.status import ReplicaTarget
@@ -176,7 +176,7 @@ class _Rank:
         """What the supervisor of the replica reports, which rank 0's host has; None where there is none."""
         self._before: tuple[float, int] | None = None  # when, and the nanoseconds of processors used by then
 
-    def _connect(self, stack: ExitStack) -> tuple[paramiko.SSHClient, docker.DockerClient]:
+    def _connect(self, stack: ExitStack) -> tuple[HostConnection, docker.DockerClient]:
         connection = stack.enter_context(ssh(self._access))
         return connection, stack.enter_context(docker_client(self._access, connection))
 
@@ -191,7 +191,7 @@ class _Rank:
         except (docker.errors.APIError, paramiko.SSHException, OSError):
             return self._lost(NotReadyError("the connection to the Docker Engine was interrupted"))
 
-    def _gpus(self, connection: paramiko.SSHClient) -> dict[str, Any]:
+    def _gpus(self, connection: HostConnection) -> dict[str, Any]:
         try:
             return {"gpus": of_rank(gpus(connection), self._target.devices_of(self._rank))}
         except (NotReadyError, UntrustedError) as error:

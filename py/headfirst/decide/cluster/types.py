@@ -43,6 +43,7 @@ class Login:
     needs_sshpass: bool
     ssh_args: str | None  # Ansible's ssh_args where the user has set them
     obstacle: str | None  # why only Ansible can use it: another connection plugin, another become method
+    local: bool = False  # the host is the machine that `deploy` runs on: no SSH
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How each host of a cluster is reached over SSH, for what talks to hosts without Ansible."""
+"""How each host of a cluster is reached, for what talks to hosts without Ansible."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def login_secrets(cluster: Cluster) -> list[str]:
 
 def refuse_missing_tools(cluster: Cluster) -> None:
     """Raise InputError where a run of Ansible would end because this machine lacks a program."""
-    if shutil.which("ssh") is None:
+    remote = any(not host.login.local for host in cluster.hosts)
+    if remote and shutil.which("ssh") is None:
         raise InputError("ssh is not installed on this machine", hint="apt-get install openssh-client")
     host = next((host for host in cluster.hosts if host.login.needs_sshpass), None)
     if host and shutil.which("sshpass") is None:
@@ -64,4 +65,5 @@ def _access(host: Host, login: LabAccess | None) -> HostAccess:
         more_options=ssh_login.more_options,
         password=ssh_login.password,
         obstacle=ssh_login.obstacle,
+        local=ssh_login.local,
     )

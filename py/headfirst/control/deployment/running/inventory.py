@@ -87,6 +87,8 @@ def _literal(value: Any) -> Any:
 def _login(host: Host) -> dict[str, Any]:
     """What Ansible cannot read from the user's inventory: typed passwords, our options for ssh."""
     variables: dict[str, Any] = {}
+    if host.login.local:
+        variables["ansible_connection"] = "headfirst.serving.this_machine"
     if host.login.ssh_args:
         variables["ansible_ssh_args"] = f"{host.login.ssh_args} {SSH_ARGS}"
     if ASKED.login and host.login.password:

@@ -1,4 +1,4 @@
-"""How to reach a host: what an inventory states about SSH, typed."""
+"""How to reach a host: what an inventory states about SSH, or that it is this machine, typed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headfirst.decide.cluster.types import Become
 
 @dataclass(frozen=True)
 class HostAccess:
-    """SSH access to one host.
+    """Access to one host, over SSH or, where it is `local`, without.
 
     `host` is its name in the inventory. None leaves the choice to ssh's configuration and its defaults.
     `options` come before those of the other fields on ssh's command line, `more_options` after it.
@@ -32,6 +32,7 @@ class HostAccess:
     more_options: tuple[str, ...] = ()
     password: str | None = field(default=None, repr=False)
     obstacle: str | None = None
+    local: bool = False
 
     def ssh_words(self) -> list[str]:
         """The words of ssh's command line after `ssh` that make this login: options and destination."""
@@ -47,7 +48,7 @@ class HostAccess:
 
     def ssh_command(self, *command: str) -> str:
         """What to type to run `command` there; ssh and sudo ask for passwords then."""
-        return shlex.join(["ssh", *self.ssh_words(), *command])
+        return shlex.join(command if self.local else ["ssh", *self.ssh_words(), *command])
 
 
 # Not a word that a password or the input of a command is.

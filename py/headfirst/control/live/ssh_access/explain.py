@@ -12,6 +12,9 @@ from headfirst.control.live.ssh_access.access import HostAccess
 
 def unreachable(access: HostAccess, said: str) -> NotReadyError:
     """The error for a host that no command could be run on; `said` is what ssh (or paramiko) reported."""
+    if access.local:
+        what = f"a command on this machine did not end well: {said}"
+        return not_ready(access, said) or NotReadyError(what, where=access.host)
     if (known := _from_rules(access, said, UNREACHABLE)) is not None:
         return UnreachableError(known.what, where=known.where, hint=known.hint)
     by_hand = f"Try: {access.ssh_command('true')}"
@@ -165,7 +168,8 @@ NOT_READY = (
     _rule(
         r"sudo: (?:command )?not found|sudo: inaccessible",
         "{host} has no sudo, and the login is not root",
-        "Log in as root (ansible_user=root in the inventory), or install sudo there.",
+        "Log in as root (ansible_user=root in the inventory; on this machine: run `deploy` as root), or "
+        "install sudo there.",
     ),
     _rule(
         r"module interpreter .* was not found|/python3[^ ]*: (?:not found|no such file)",

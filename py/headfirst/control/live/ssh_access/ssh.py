@@ -1,4 +1,7 @@
-"""SSH connections with paramiko, host keys checked, by the settings that ssh itself has for the host."""
+"""SSH connections with paramiko, host keys checked, by the settings that ssh itself has for the host.
+
+A host that is this machine is reached without SSH (local.py).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import paramiko
 
@@ -16,6 +19,7 @@ from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.live.ssh_access import explain, openssh
 from headfirst.control.live.ssh_access.access import HostAccess, privileged
+from headfirst.control.live.ssh_access.local import LocalConnection
 from headfirst.control.live.ssh_access.openssh import BadOptionError, Settings, value_of
 
 CONNECT_TIMEOUT_S = 10
@@ -23,6 +27,7 @@ CONNECT_TIMEOUT_S = 10
 AT_ONCE = 32
 ANSWER_BYTES = 1 << 20
 ERROR_BYTES = 1 << 16
+HostConnection: TypeAlias = paramiko.SSHClient | LocalConnection
 Given = TypeVar("Given")
 
 # paramiko logs each refused login with a traceback; the error that is raised has it.
@@ -38,7 +43,7 @@ class Answer(NamedTuple):
 
 
 @contextlib.contextmanager
-def ssh(access: HostAccess) -> Iterator[paramiko.SSHClient]:
+def ssh(access: HostAccess) -> Iterator[HostConnection]:
     """An open connection to the host; closed at the end, the way to it too.
 
     Raises NotReadyError when the host does not answer, its key is unknown or changed, or the login fails.
@@ -48,29 +53,7 @@ def ssh(access: HostAccess) -> Iterator[paramiko.SSHClient]:
             access.obstacle, where=access.host, hint="Give the host an SSH login in the inventory."
         )
     with contextlib.ExitStack() as stack:
-        try:
-            client = _connect(access, stack)
-        except BadOptionError as error:
-            raise explain.bad_options(access, str(error)) from error
-        except _WayError as error:
-            raise explain.no_way(access, error.through, error.said) from error
-        except paramiko.BadHostKeyException as error:
-            raise explain.unreachable(access, "REMOTE HOST IDENTIFICATION HAS CHANGED") from error
-        except paramiko.ssh_exception.NoValidConnectionsError as error:
-            said = "; ".join(str(cause) for cause in error.errors.values())
-            raise explain.unreachable(access, said) from error
-        except paramiko.PasswordRequiredException as error:
-            raise explain.unreachable(access, f"permission denied: {error}") from error
-        except paramiko.AuthenticationException as error:
-            raise explain.unreachable(access, f"permission denied: {error}") from error
-        except paramiko.SSHException as error:
-            unknown = "not found in known_hosts" in str(error)
-            said = "host key verification failed" if unknown else str(error)
-            raise explain.unreachable(access, said) from error
-        except OSError as error:  # no such name, no route, time is up, no such key file
-            missing = isinstance(error, FileNotFoundError)
-            said = f"no such identity: {error.filename}" if missing else str(error)
-            raise explain.unreachable(access, said) from error
+        client = LocalConnection() if access.local else _opened(access, stack)
         try:
             yield client
         except UntrustedError as error:
@@ -80,8 +63,34 @@ def ssh(access: HostAccess) -> Iterator[paramiko.SSHClient]:
             raise explain.unreachable(access, str(error) or "no answer in time") from error
 
 
+def _opened(access: HostAccess, stack: contextlib.ExitStack) -> paramiko.SSHClient:
+    try:
+        return _connect(access, stack)
+    except BadOptionError as error:
+        raise explain.bad_options(access, str(error)) from error
+    except _WayError as error:
+        raise explain.no_way(access, error.through, error.said) from error
+    except paramiko.BadHostKeyException as error:
+        raise explain.unreachable(access, "REMOTE HOST IDENTIFICATION HAS CHANGED") from error
+    except paramiko.ssh_exception.NoValidConnectionsError as error:
+        said = "; ".join(str(cause) for cause in error.errors.values())
+        raise explain.unreachable(access, said) from error
+    except paramiko.PasswordRequiredException as error:
+        raise explain.unreachable(access, f"permission denied: {error}") from error
+    except paramiko.AuthenticationException as error:
+        raise explain.unreachable(access, f"permission denied: {error}") from error
+    except paramiko.SSHException as error:
+        unknown = "not found in known_hosts" in str(error)
+        said = "host key verification failed" if unknown else str(error)
+        raise explain.unreachable(access, said) from error
+    except OSError as error:  # no such name, no route, time is up, no such key file
+        missing = isinstance(error, FileNotFoundError)
+        said = f"no such identity: {error.filename}" if missing else str(error)
+        raise explain.unreachable(access, said) from error
+
+
 def run(
-    client: paramiko.SSHClient,
+    client: HostConnection,
     command: str,
     timeout: float = 30.0,
     first: bytes = b"",
@@ -111,7 +120,7 @@ def run(
 
 def run_privileged(
     access: HostAccess,
-    client: paramiko.SSHClient,
+    client: HostConnection,
     *command: str,
     timeout: float = 30.0,
     limit: int = ANSWER_BYTES,

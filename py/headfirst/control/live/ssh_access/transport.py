@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import docker
 import paramiko
@@ -15,11 +15,13 @@ from docker.transport.sshconn import SSHConnection, SSHConnectionPool
 from headfirst.common.errors import NotReadyError
 from headfirst.control.live.ssh_access import explain
 from headfirst.control.live.ssh_access.access import HostAccess, Privileged, privileged
-from headfirst.control.live.ssh_access.ssh import run_privileged, ssh, transport_of
+from headfirst.control.live.ssh_access.local import LocalConnection
+from headfirst.control.live.ssh_access.ssh import HostConnection, run_privileged, ssh, transport_of
 
 # The SDK reports by this address that its answers come over an SSH channel.
 _BASE_URL = "http+docker://ssh"
 TIMEOUT_S = 30
+_Transport: TypeAlias = paramiko.Transport | LocalConnection
 
 
 class NoEngineError(NotReadyError):
@@ -37,13 +39,14 @@ def docker_over_ssh(access: HostAccess) -> Iterator[docker.DockerClient]:
 
 
 @contextlib.contextmanager
-def docker_client(access: HostAccess, connection: paramiko.SSHClient) -> Iterator[docker.DockerClient]:
+def docker_client(access: HostAccess, connection: HostConnection) -> Iterator[docker.DockerClient]:
     """As docker_over_ssh, over a connection that is open already and stays open."""
     version = _engine_version(access, connection)
     # A placeholder: the SDK would make an SSH connection of its own, with neither our key nor sudo.
     api = docker.APIClient(base_url="http://ssh:1", version=version, timeout=TIMEOUT_S)
     dial = privileged(access, "docker", "system", "dial-stdio")
-    api.mount(_BASE_URL, _Adapter(transport_of(connection), dial))
+    transport = connection if isinstance(connection, LocalConnection) else transport_of(connection)
+    api.mount(_BASE_URL, _Adapter(transport, dial))
     api.base_url = _BASE_URL
     client = _Client(api)
     try:
@@ -62,7 +65,7 @@ def _by_hand(access: HostAccess) -> list[str]:
     return [access.become.command] if access.become else []
 
 
-def _engine_version(access: HostAccess, connection: paramiko.SSHClient) -> str:
+def _engine_version(access: HostAccess, connection: HostConnection) -> str:
     """The engine's API version; a command reports why, where an engine cannot be reached."""
     answer = run_privileged(access, connection, "docker", "version", "--format", "{{.Server.APIVersion}}")
     if answer.code == 0:
@@ -90,7 +93,7 @@ class _Client(docker.DockerClient):
 class _Connection(SSHConnection):
     """One HTTP connection: a command on the host whose stdin and stdout are the engine's socket."""
 
-    def __init__(self, transport: paramiko.Transport, command: Privileged) -> None:
+    def __init__(self, transport: _Transport, command: Privileged) -> None:
         super().__init__(timeout=TIMEOUT_S)
         self._transport = transport
         self._command = command
@@ -105,7 +108,7 @@ class _Connection(SSHConnection):
 
 
 class _Pool(SSHConnectionPool):
-    def __init__(self, transport: paramiko.Transport, command: Privileged) -> None:
+    def __init__(self, transport: _Transport, command: Privileged) -> None:
         super().__init__(timeout=TIMEOUT_S)
         self._transport = transport
         self._command = command
@@ -117,7 +120,7 @@ class _Pool(SSHConnectionPool):
 class _Adapter(BaseHTTPAdapter):
     """Hands every request of the SDK to the one pool of this host."""
 
-    def __init__(self, transport: paramiko.Transport, command: Privileged) -> None:
+    def __init__(self, transport: _Transport, command: Privileged) -> None:
         super().__init__()
         self._pool = _Pool(transport, command)
 

@@ -16,7 +16,8 @@ import paramiko
 
 from headfirst.common.untrusted import joined
 from headfirst.control.live.ssh_access.access import HostAccess
-from headfirst.control.live.ssh_access.ssh import CONNECT_TIMEOUT_S, ssh, transport_of
+from headfirst.control.live.ssh_access.local import LocalConnection
+from headfirst.control.live.ssh_access.ssh import CONNECT_TIMEOUT_S, HostConnection, ssh, transport_of
 
 _CHUNK = 65536
 
@@ -30,7 +31,7 @@ def tunnel(access: HostAccess, url: str, *, timed: bool = False) -> Iterator[str
     Raises NotReadyError when the host does not answer. A closed port behind it shows on the first request.
     """
     with ssh(access) as connection, forward(connection, url) as local:
-        if timed:
+        if timed and not isinstance(connection, LocalConnection):
             _send_at_once(connection)
         yield local
 
@@ -49,8 +50,14 @@ def _send_at_once(connection: paramiko.SSHClient) -> None:
 
 
 @contextlib.contextmanager
-def forward(connection: paramiko.SSHClient, url: str) -> Iterator[str]:
-    """As `tunnel`, over a connection that is open already and stays open."""
+def forward(connection: HostConnection, url: str) -> Iterator[str]:
+    """As `tunnel`, over a connection that is open already and stays open.
+
+    This machine needs no tunnel to itself.
+    """
+    if isinstance(connection, LocalConnection):
+        yield url
+        return
     parts = urlsplit(url)
     target = (parts.hostname or "127.0.0.1", parts.port or 80)
     with _Server(connection, target) as server:

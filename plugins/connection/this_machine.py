@@ -1,0 +1,46 @@
+"""The controller as a host."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from ansible.plugins.connection import local
+from ansible_collections.headfirst.serving.plugins.plugin_utils.login_environment import login_environment
+
+DOCUMENTATION = """
+name: this_machine
+short_description: The controller as a host
+description:
+  - As C(ansible.builtin.local), in the environment of a login. The environment of C(deploy) has the PATH
+    of a virtual environment, and what its user has set for other programs.
+author: Headfirst
+options:
+  become_success_timeout:
+    description: Seconds to wait for become to succeed.
+    type: int
+    default: 10
+  become_strip_preamble:
+    description: Whether the output of become is removed from that of the command.
+    type: bool
+    default: true
+extends_documentation_fragment:
+  - connection_pipelining
+"""
+
+
+class Connection(local.Connection):  # type: ignore[misc]
+    """Starts every command with `env`."""
+
+    def exec_command(
+        self, cmd: str, in_data: bytes | None = None, sudoable: bool = True
+    ) -> tuple[int, bytes, bytes]:
+        """Run a command of a task."""
+        login = login_environment()
+        # Only what differs: the address of a proxy may have a password, and arguments are public.
+        words = [f"--unset={name}" for name in os.environ if name not in login]
+        words += [f"{name}={value}" for name, value in login.items() if os.environ.get(name) != value]
+        answer: tuple[int, bytes, bytes] = super().exec_command(
+            shlex.join(["env", *words, "/bin/sh", "-c", cmd]), in_data, sudoable
+        )
+        return answer
