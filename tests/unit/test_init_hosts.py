@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +12,12 @@ from typing import Any
 
 import pytest
 from headfirst.common.errors import InputError, NotReadyError
+from headfirst.control.cli import init as init_verb
 from headfirst.control.cli.app import app
 from headfirst.control.deployment.hosts.probe import lacks_facts, with_facts
 from headfirst.control.deployment.verbs import init
 from headfirst.control.deployment.verbs.init import describe
+from headfirst.control.inventory import template
 from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.template import Answers, HostAddress, render_inventory
 from headfirst.decide.cluster.types import Cluster
@@ -112,6 +116,75 @@ def test_a_host_that_does_not_answer_leaves_no_file(monkeypatch: pytest.MonkeyPa
     result = CliRunner().invoke(app, ["init", str(path), "--hosts", "192.0.2.1,192.0.2.2"])
     assert isinstance(result.exception, NotReadyError)
     assert not path.exists()
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """This machine, as a recorded one with eight GPUs."""
+    ask_recorded(monkeypatch, ["hgx-a100-roce"], tmp_path)
+    monkeypatch.setattr(template, "this_machine", lambda: RECORDED)
+    monkeypatch.setattr(template.socket, "gethostname", lambda: "box.example.org")
+
+
+@pytest.mark.parametrize("words", [[], ["--hosts", "localhost"], ["--hosts", "127.0.0.1"]])
+def test_this_machine_is_read_and_written(here: None, tmp_path: Path, words: list[str]) -> None:
+    path = tmp_path / "box.ini"
+    result = CliRunner().invoke(app, ["init", str(path), *words])
+    assert result.exit_code == 0, result.output
+    assert f"\nbox ansible_host={RECORDED} ansible_connection=local\n" in path.read_text()
+    head = load([path], ["model=/any"]).head
+    assert (head.login.local, head.address, head.gpus, head.gpu) == (True, RECORDED, 8, "A100-80G")
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_proposes_this_machine(
+    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    typed = ["", "Qwen/Qwen3-32B"]
+
+    def answer(question: str = "") -> str:
+        asked.append(question)
+        return typed.pop(0)
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("headfirst.control.cli.init.sys.stdin", _Terminal())
+    monkeypatch.setattr("builtins.input", answer)
+    init_verb.init(tmp_path / "box.ini")
+    head = load([tmp_path / "box.ini"]).head
+    assert head.login.local and not typed and len(asked) == 2
+
+
+def test_this_machine_beside_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(template, "this_machine", lambda: RECORDED)
+    path = tmp_path / "hosts.ini"
+    words = ["--host", "mine=localhost", "--host", "192.168.5.5", "--user", "ops", "--gpus", "8"]
+    result = CliRunner().invoke(app, ["init", str(path), *words, "--gpu", "A100-80G"])
+    assert result.exit_code == 0, result.output
+    ranks = load([path], ["model=/any"]).ranks
+    assert [(host.name, host.address, host.login.local) for host in ranks] == [
+        ("mine", RECORDED, True),
+        ("node2", "192.168.5.5", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--hosts", "none.invalid"],
+        ["--host", "none.invalid", "--user", "ops", "--gpus", "8", "--gpu", "A100-80G"],
+    ],
+)
+def test_no_error_names_a_temporary_file(tmp_path: Path, words: list[str]) -> None:
+    path = tmp_path / "new" / "box.ini"
+    result = CliRunner().invoke(app, ["init", str(path), *words])
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception.where).startswith(f"{path}:")
+    assert tempfile.gettempdir() not in str(result.exception).replace(str(tmp_path), "")
 
 
 @pytest.mark.parametrize(

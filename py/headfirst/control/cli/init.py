@@ -37,7 +37,11 @@ def init(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="Inventory to write.")] = Path("cluster.ini"),
     host: Annotated[
         list[str] | None,
-        typer.Option("--host", metavar="[NAME=]ADDRESS", help="A server, the head first. Repeat."),
+        typer.Option(
+            "--host",
+            metavar="[NAME=]ADDRESS",
+            help="A server, the head first. Repeat. Without --host and --hosts: this machine.",
+        ),
     ] = None,
     user: Annotated[str | None, typer.Option("--user", "-u", help="SSH user.")] = None,
     hosts: Annotated[
@@ -45,7 +49,7 @@ def init(
         typer.Option(
             "--hosts",
             metavar="HOST,HOST,…",
-            help="Servers to probe over SSH for GPUs, network and RDMA, the head first.",
+            help="Servers to probe for GPUs, network and RDMA, the head first: over SSH, localhost without.",
         ),
     ] = None,
     private_key: Annotated[str | None, typer.Option("--private-key", help="SSH key file.")] = None,
@@ -104,12 +108,16 @@ def init(
         copy_example(example, path)
         typer.echo(f"Wrote {path}. Next: deploy plan {path}")
         return
-    if hosts:
-        if host:
-            raise InputError("--host and --hosts are both given", hint="Keep --hosts: it probes the servers.")
+    if hosts and host:
+        raise InputError("--host and --hosts are both given", hint="Keep --hosts: it probes the servers.")
+    asks = sys.stdin.isatty() and None in (host or None, user, gpus, gpu, model)
+    names = " ".join(model) if model else None
+    question = "Model, or NAME=MODEL of each service (empty: choose later)"
+    listed = _named_hosts(hosts) if hosts else _hosts(host, None)
+    if hosts or (not host and all(server.local for server in listed)):
         given = {"gpus": str(gpus) if gpus else None, "gpu": gpu, "nic": nic, "hca": hca}
         answers = Answers(
-            hosts=_named_hosts(hosts),
+            hosts=listed,
             user=_word(user) if user else None,
             private_key=_word(private_key) if private_key else None,
             model=None,
@@ -119,17 +127,15 @@ def init(
             engine=_word(engine) if engine else None,
             trust_remote_code=trust_remote_code,
         )
-        _finish(probed(answers), _models(" ".join(model or [])), path, layout=layout is not False)
+        found = probed(answers, path)
+        models = _answer("--model", question, names or (None if asks and not hosts else ""), "", _models)
+        _finish(found, models, path, layout=layout is not False)
         return
-    asks = sys.stdin.isatty() and None in (host or None, user, gpus, gpu, model)
     earlier: Answers | None = None
-    names = " ".join(model) if model else None
     while True:
         answers = Answers(
-            hosts=_hosts(host, earlier),
-            user=_answer(
-                "--user", "SSH user", user, earlier.user if earlier and earlier.user else "ubuntu", _word
-            ),
+            hosts=listed,
+            user=_user(user, listed, earlier),
             private_key=_word(private_key) if private_key else None,
             common=_common(gpus, gpu, nic, hca, earlier),
             model=None,
@@ -138,7 +144,6 @@ def init(
             engine=_word(engine) if engine else None,
             trust_remote_code=trust_remote_code,
         )
-        question = "Model, or NAME=MODEL of each service (empty: choose later)"
         models = _answer("--model", question, names or (None if asks else ""), "", _models)
         try:
             _finish(answers, models, path, layout=layout, asks=asks)
@@ -148,6 +153,7 @@ def init(
                 raise
             typer.echo(f"`deploy plan` refuses these answers: {error}", err=True)
             earlier = answers
+            listed = _hosts(host, earlier)
 
 
 def _finish(
@@ -157,12 +163,12 @@ def _finish(
     from headfirst.control.deployment.verbs.init import proposal, with_services, write_inventory
 
     if "" not in models and models:
-        offered = with_services(answers, models)
+        offered = with_services(answers, models, path)
         typer.echo(f"Services: {offered.text}.")
         answers = offered.answers
     elif models:
         answers = replace(answers, model=models[""])
-        best = proposal(answers) if layout is not False else None
+        best = proposal(answers, path) if layout is not False else None
         if best is not None:
             typer.echo(f"{models['']}: {best.text}.")
             if layout or not asks or Confirm.ask("Write this layout?", default=True):
@@ -222,6 +228,7 @@ def _named_hosts(text: str) -> list[HostAddress]:
 
 
 def _hosts(given: list[str] | None, earlier: Answers | None) -> list[HostAddress]:
+    from headfirst.control.inventory.address import this_machine
     from headfirst.control.inventory.template import HostAddress
 
     def parse(text: str) -> list[HostAddress]:
@@ -230,9 +237,22 @@ def _hosts(given: list[str] | None, earlier: Answers | None) -> list[HostAddress
             raise InputError("no server is given")
         return addresses
 
-    default = " ".join(f"{host.name}={host.address}" for host in earlier.hosts) if earlier else None
-    question = "Addresses of the servers, the head first, separated by spaces"
+    here = "localhost"
+    default = here
+    if earlier:
+        places = [(host.name, here if host.local else host.address) for host in earlier.hosts]
+        default = " ".join(f"{name}={place}" for name, place in places)
+    elif not given and not sys.stdin.isatty():
+        return parse(here)
+    question = f"Servers, the head first, separated by spaces ({here}: this machine, {this_machine()})"
     return _answer("--host", question, " ".join(given) if given else None, default, parse)
+
+
+def _user(given: str | None, hosts: list[HostAddress], earlier: Answers | None) -> str | None:
+    """The user of SSH; this machine alone needs none."""
+    if not given and all(host.local for host in hosts):
+        return None
+    return _answer("--user", "SSH user", given, (earlier and earlier.user) or "ubuntu", _word)
 
 
 def _answer(flag: str, question: str, given: object, default: str | None, check: Callable[[str], _T]) -> _T:

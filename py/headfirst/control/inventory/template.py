@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from headfirst.collection import data_dir
 from headfirst.common.errors import InputError
+from headfirst.control.inventory.address import this_machine
+from headfirst.control.inventory.login import LOCALHOST
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _NUMERIC = re.compile(r"[0-9.]+")
@@ -19,25 +22,40 @@ _NUMERIC = re.compile(r"[0-9.]+")
 
 @dataclass(frozen=True)
 class HostAddress:
-    """A server to list; `found` is a comment about it, `variables` are on its line."""
+    """A server to list; `found` is a comment about it, `variables` are on its line.
+
+    `local`: it is the machine that `deploy` runs on, which needs no SSH.
+    """
 
     name: str
     address: str
     found: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
+    local: bool = False
 
     @classmethod
     def parse(cls, text: str, number: int) -> HostAddress:
-        """`192.0.2.11`, `name=192.0.2.11` or a DNS name; without a name it is `node<number>`."""
+        """`192.0.2.11`, `name=192.0.2.11`, `localhost` or a DNS name; without a name it is `node<number>`."""
         name, _, address = text.rpartition("=")
+        if address in LOCALHOST:
+            return cls._here(name, text)
         return cls._checked(name or f"node{number}", address, text)
 
     @classmethod
     def named(cls, text: str, number: int) -> HostAddress:
         """As `parse`, and a DNS name without a name of its own is called by its first label."""
         name, _, address = text.rpartition("=")
+        if address in LOCALHOST:
+            return cls._here(name, text)
         label = "" if _NUMERIC.fullmatch(address) else address.partition(".")[0]
         return cls._checked(name or label or f"node{number}", address, text)
+
+    @classmethod
+    def _here(cls, name: str, text: str) -> HostAddress:
+        """This machine, at the address from which it sends to others."""
+        label = socket.gethostname().partition(".")[0]
+        own = label if _HOST_NAME.fullmatch(label) else "localhost"
+        return replace(cls._checked(name or own, this_machine(), text), local=True)
 
     @classmethod
     def _checked(cls, name: str, address: str, text: str) -> HostAddress:

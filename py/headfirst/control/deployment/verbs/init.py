@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,12 +41,25 @@ def write_inventory(answers: Answers, path: Path) -> str | None:
     """
     text = render_inventory(answers, path)
     without_model = answers.model is None and not answers.services
+    with _candidate(text, path) as candidate:
+        note = _refused(candidate, without_model=without_model)
+    _write(path, text)
+    return note
+
+
+@contextmanager
+def _candidate(text: str, path: Path) -> Iterator[Path]:
+    """The text as a file that can be loaded; an error names `path`, where it will be written."""
     with tempfile.TemporaryDirectory() as scratch:
         candidate = Path(scratch) / path.name
         candidate.write_text(text, encoding="utf-8")
-        note = _refused(candidate, path, without_model=without_model)
-    _write(path, text)
-    return note
+        try:
+            yield candidate
+        except HeadfirstError as error:
+            error.what = error.what.replace(str(candidate), str(path))
+            error.where = error.where and error.where.replace(str(candidate), str(path))
+            error.hint = error.hint and error.hint.replace(str(candidate), str(path))
+            raise
 
 
 @dataclass(frozen=True)
@@ -56,7 +70,7 @@ class Proposal:
     text: str
 
 
-def proposal(answers: Answers) -> Proposal | None:
+def proposal(answers: Answers, path: Path) -> Proposal | None:
     """The best copy of the model; None where the GPUs or the model are not known, or no copy fits.
 
     Where no copy fits, `write_inventory` refuses with what would. InputError for a model that needs code of
@@ -64,7 +78,7 @@ def proposal(answers: Answers) -> Proposal | None:
     """
     user_catalogue.load()
     try:
-        cluster, gpus_of_all = _fleet(answers)
+        cluster, gpus_of_all = _fleet(answers, path)
         checkpoint = _described(answers, str(answers.model))
     except HeadfirstError:
         return None
@@ -99,10 +113,10 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' if number > 1 else ''}"
 
 
-def with_services(answers: Answers, models: Mapping[str, str]) -> Proposal:
+def with_services(answers: Answers, models: Mapping[str, str], path: Path) -> Proposal:
     """A service for each model, by name. InputError where they do not fit beside each other."""
     user_catalogue.load()
-    cluster, gpus_of_all = _fleet(answers)
+    cluster, gpus_of_all = _fleet(answers, path)
     engine, _ = engines.of_image(cluster.services[0].settings.engine, None, None)
     checkpoints = {name: _described(answers, model) for name, model in models.items()}
     given = shares(gpus_of_all, engine, checkpoints, Trial.on_all_hosts(cluster))
@@ -117,11 +131,9 @@ def with_services(answers: Answers, models: Mapping[str, str]) -> Proposal:
     return Proposal(replace(answers, services=services), text)
 
 
-def _fleet(answers: Answers) -> tuple[Cluster, Fleet]:
-    with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch) / "hosts.ini"
-        path.write_text(render_inventory(replace(answers, model=None), path), encoding="utf-8")
-        cluster = load([path], needs_model=False)
+def _fleet(answers: Answers, path: Path) -> tuple[Cluster, Fleet]:
+    with _candidate(render_inventory(replace(answers, model=None), path), path) as candidate:
+        cluster = load([candidate], needs_model=False)
     return cluster, fleet(cluster)
 
 
@@ -138,7 +150,7 @@ def copy_example(name: str, path: Path) -> None:
     _write(path, known[name].read_text(encoding="utf-8"))
 
 
-def _refused(candidate: Path, path: Path, *, without_model: bool) -> str | None:
+def _refused(candidate: Path, *, without_model: bool) -> str | None:
     try:
         if without_model:
             engines.get(load([candidate], needs_model=False).services[0].settings.engine)
@@ -146,9 +158,6 @@ def _refused(candidate: Path, path: Path, *, without_model: bool) -> str | None:
         plan = prepare([candidate], (), probe=False).plan
     except NotReadyError as error:
         return error.what
-    except HeadfirstError as error:
-        error.where = error.where.replace(str(candidate), str(path)) if error.where else None
-        raise
     for service in plan.services:
         if service.unfit:
             raise InputError(service.unfit, hint=unfit_hint(service.alternatives))
@@ -179,15 +188,13 @@ class ProbedHosts:
     common: Mapping[str, str]
 
 
-def probed(answers: Answers) -> Answers:
+def probed(answers: Answers, path: Path) -> Answers:
     """The answers with what the hosts report where the answers are silent.
 
     Raises NotReadyError that names each host that does not answer.
     """
-    with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch) / "hosts.ini"
-        path.write_text(render_inventory(answers, path), encoding="utf-8")
-        cluster = probe_hosts(load([path], needs_model=False), ())
+    with _candidate(render_inventory(answers, path), path) as candidate:
+        cluster = probe_hosts(load([candidate], needs_model=False), ())
     described = describe(cluster, answers.hosts)
     return replace(answers, hosts=described.hosts, common={**described.common, **answers.common})
 
