@@ -12,18 +12,13 @@ DOCUMENTATION = """
 name: this_machine
 short_description: The controller as a host
 description:
-  - As C(ansible.builtin.local), in the environment of a login. The environment of C(deploy) has the PATH
-    of a virtual environment, and what its user has set for other programs.
+  - As C(ansible.builtin.local), in the environment of a login.
 author: Headfirst
 options:
   become_success_timeout:
-    description: Seconds to wait for become to succeed.
-    type: int
-    default: 10
+    {description: Seconds to wait for become to succeed., type: int, default: 10}
   become_strip_preamble:
-    description: Whether the output of become is removed from that of the command.
-    type: bool
-    default: true
+    {description: Whether the output of become is removed., type: bool, default: true}
 extends_documentation_fragment:
   - connection_pipelining
 """
@@ -40,7 +35,5 @@ class Connection(local.Connection):  # type: ignore[misc]
         # Only what differs: the address of a proxy may have a password, and arguments are public.
         words = [f"--unset={name}" for name in os.environ if name not in login]
         words += [f"{name}={value}" for name, value in login.items() if os.environ.get(name) != value]
-        answer: tuple[int, bytes, bytes] = super().exec_command(
-            shlex.join(["env", *words, "/bin/sh", "-c", cmd]), in_data, sudoable
-        )
-        return answer
+        words = ["env", *words, "/bin/sh", "-c", cmd]
+        return super().exec_command(shlex.join(words), in_data, sudoable)  # type: ignore[no-any-return]

@@ -19,11 +19,5 @@ def login_environment(environment: Mapping[str, str] = os.environ) -> dict[str, 
     """
     user = pwd.getpwuid(os.geteuid())
     kept = {name: value for name, value in environment.items() if name.lower() in _KEPT}
-    return {
-        "HOME": user.pw_dir,
-        "USER": user.pw_name,
-        "LOGNAME": user.pw_name,
-        "PATH": _PATH,
-        "LANG": "C.UTF-8",
-        **kept,
-    }
+    names = dict.fromkeys(("USER", "LOGNAME"), user.pw_name)
+    return {**names, "HOME": user.pw_dir, "PATH": _PATH, "LANG": "C.UTF-8", **kept}

@@ -61,7 +61,7 @@ def up(machine: Pristine, inventory: str) -> str:
 
 def test_init_writes_this_machine(machine: Pristine, inventory: str) -> None:
     address = machine.run("hostname --ip-address")[1].split()[0]
-    line = f"fresh ansible_host={address} ansible_connection=local"
+    line = f"node1 ansible_host={address} ansible_connection=local"
     assert line in machine.run(f"cat headfirst/{inventory}")[1].splitlines()
 
 
@@ -80,7 +80,7 @@ def test_up_serves(machine: Pristine, inventory: str, up: str) -> None:
 
 
 def test_the_verbs_of_a_running_service(machine: Pristine, inventory: str, up: str) -> None:
-    assert "[rank 0 fresh]" in deploy(machine, f"logs {inventory} --tail 5")
+    assert "[rank 0 node1]" in deploy(machine, f"logs {inventory} --tail 5")
     deploy(machine, f"test {inventory}")
     deploy(machine, f"events {inventory}")
     deploy(machine, f"diagnose {inventory}")

@@ -123,7 +123,6 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """This machine, as a recorded one with eight GPUs."""
     ask_recorded(monkeypatch, ["hgx-a100-roce"], tmp_path)
     monkeypatch.setattr(template, "this_machine", lambda: RECORDED)
-    monkeypatch.setattr(template.socket, "gethostname", lambda: "box.example.org")
 
 
 @pytest.mark.parametrize("words", [[], ["--hosts", "localhost"], ["--hosts", "127.0.0.1"]])
@@ -131,7 +130,7 @@ def test_this_machine_is_read_and_written(here: None, tmp_path: Path, words: lis
     path = tmp_path / "box.ini"
     result = CliRunner().invoke(app, ["init", str(path), *words])
     assert result.exit_code == 0, result.output
-    assert f"\nbox ansible_host={RECORDED} ansible_connection=local\n" in path.read_text()
+    assert f"\nnode1 ansible_host={RECORDED} ansible_connection=local\n" in path.read_text()
     head = load([path], ["model=/any"]).head
     assert (head.login.local, head.address, head.gpus, head.gpu) == (True, RECORDED, 8, "A100-80G")
 

@@ -37,11 +37,7 @@ def init(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="Inventory to write.")] = Path("cluster.ini"),
     host: Annotated[
         list[str] | None,
-        typer.Option(
-            "--host",
-            metavar="[NAME=]ADDRESS",
-            help="A server, the head first. Repeat. Without --host and --hosts: this machine.",
-        ),
+        typer.Option("--host", metavar="[NAME=]ADDRESS", help="A server, the head first. Repeat."),
     ] = None,
     user: Annotated[str | None, typer.Option("--user", "-u", help="SSH user.")] = None,
     hosts: Annotated[
@@ -49,7 +45,7 @@ def init(
         typer.Option(
             "--hosts",
             metavar="HOST,HOST,…",
-            help="Servers to probe for GPUs, network and RDMA, the head first: over SSH, localhost without.",
+            help="Servers to probe for GPUs, network and RDMA, the head first; localhost without SSH.",
         ),
     ] = None,
     private_key: Annotated[str | None, typer.Option("--private-key", help="SSH key file.")] = None,
@@ -91,7 +87,10 @@ def init(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
 ) -> None:
-    """Write a commented inventory that `deploy plan` accepts; prompt for what no flag sets."""
+    """Write a commented inventory that `deploy plan` accepts; prompt for what no flag sets.
+
+    Without servers, of this machine.
+    """
     from headfirst.control.deployment.verbs.init import copy_example, probed
     from headfirst.control.inventory.template import Answers
 
@@ -114,35 +113,30 @@ def init(
     names = " ".join(model) if model else None
     question = "Model, or NAME=MODEL of each service (empty: choose later)"
     listed = _named_hosts(hosts) if hosts else _hosts(host, None)
-    if hosts or (not host and all(server.local for server in listed)):
-        given = {"gpus": str(gpus) if gpus else None, "gpu": gpu, "nic": nic, "hca": hca}
-        answers = Answers(
-            hosts=listed,
-            user=_word(user) if user else None,
-            private_key=_word(private_key) if private_key else None,
-            model=None,
-            model_source=_word(model_source),
-            weights_dir=_word(weights_dir),
-            common={name: _word(value.replace(" ", "")) for name, value in given.items() if value},
-            engine=_word(engine) if engine else None,
-            trust_remote_code=trust_remote_code,
-        )
-        found = probed(answers, path)
+    given = {"gpus": str(gpus) if gpus else None, "gpu": gpu, "nic": nic, "hca": hca}
+    stated = Answers(
+        hosts=listed,
+        user=_word(user) if user else None,
+        private_key=_word(private_key) if private_key else None,
+        model=None,
+        model_source=_word(model_source),
+        weights_dir=_word(weights_dir),
+        common={name: _word(value.replace(" ", "")) for name, value in given.items() if value},
+        engine=_word(engine) if engine else None,
+        trust_remote_code=trust_remote_code,
+    )
+    if hosts or all(server.local for server in listed):
+        found = probed(stated, path)
         models = _answer("--model", question, names or (None if asks and not hosts else ""), "", _models)
         _finish(found, models, path, layout=layout is not False)
         return
     earlier: Answers | None = None
     while True:
-        answers = Answers(
-            hosts=listed,
-            user=_user(user, listed, earlier),
-            private_key=_word(private_key) if private_key else None,
+        answers = replace(
+            stated,
+            hosts=_hosts(host, earlier) if earlier else listed,
+            user=_answer("--user", "SSH user", user, (earlier and earlier.user) or "ubuntu", _word),
             common=_common(gpus, gpu, nic, hca, earlier),
-            model=None,
-            model_source=_word(model_source),
-            weights_dir=_word(weights_dir),
-            engine=_word(engine) if engine else None,
-            trust_remote_code=trust_remote_code,
         )
         models = _answer("--model", question, names or (None if asks else ""), "", _models)
         try:
@@ -153,7 +147,6 @@ def init(
                 raise
             typer.echo(f"`deploy plan` refuses these answers: {error}", err=True)
             earlier = answers
-            listed = _hosts(host, earlier)
 
 
 def _finish(
@@ -237,22 +230,13 @@ def _hosts(given: list[str] | None, earlier: Answers | None) -> list[HostAddress
             raise InputError("no server is given")
         return addresses
 
-    here = "localhost"
-    default = here
-    if earlier:
-        places = [(host.name, here if host.local else host.address) for host in earlier.hosts]
-        default = " ".join(f"{name}={place}" for name, place in places)
-    elif not given and not sys.stdin.isatty():
-        return parse(here)
-    question = f"Servers, the head first, separated by spaces ({here}: this machine, {this_machine()})"
+    if not (given or sys.stdin.isatty()):
+        return parse("localhost")
+    before = earlier.hosts if earlier else []
+    places = [f"{server.name}={'localhost' if server.local else server.address}" for server in before]
+    default = " ".join(places) or "localhost"
+    question = f"Servers, the head first, separated by spaces (localhost: this machine, {this_machine()})"
     return _answer("--host", question, " ".join(given) if given else None, default, parse)
-
-
-def _user(given: str | None, hosts: list[HostAddress], earlier: Answers | None) -> str | None:
-    """The user of SSH; this machine alone needs none."""
-    if not given and all(host.local for host in hosts):
-        return None
-    return _answer("--user", "SSH user", given, (earlier and earlier.user) or "ubuntu", _word)
 
 
 def _answer(flag: str, question: str, given: object, default: str | None, check: Callable[[str], _T]) -> _T:

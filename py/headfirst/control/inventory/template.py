@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,10 +21,7 @@ _NUMERIC = re.compile(r"[0-9.]+")
 
 @dataclass(frozen=True)
 class HostAddress:
-    """A server to list; `found` is a comment about it, `variables` are on its line.
-
-    `local`: it is the machine that `deploy` runs on, which needs no SSH.
-    """
+    """A server to list; `found` is a comment about it, `variables` are on its line. `local`: this machine."""
 
     name: str
     address: str
@@ -37,28 +33,19 @@ class HostAddress:
     def parse(cls, text: str, number: int) -> HostAddress:
         """`192.0.2.11`, `name=192.0.2.11`, `localhost` or a DNS name; without a name it is `node<number>`."""
         name, _, address = text.rpartition("=")
-        if address in LOCALHOST:
-            return cls._here(name, text)
         return cls._checked(name or f"node{number}", address, text)
 
     @classmethod
     def named(cls, text: str, number: int) -> HostAddress:
         """As `parse`, and a DNS name without a name of its own is called by its first label."""
         name, _, address = text.rpartition("=")
-        if address in LOCALHOST:
-            return cls._here(name, text)
-        label = "" if _NUMERIC.fullmatch(address) else address.partition(".")[0]
+        label = "" if address in LOCALHOST or _NUMERIC.fullmatch(address) else address.partition(".")[0]
         return cls._checked(name or label or f"node{number}", address, text)
 
     @classmethod
-    def _here(cls, name: str, text: str) -> HostAddress:
-        """This machine, at the address from which it sends to others."""
-        label = socket.gethostname().partition(".")[0]
-        own = label if _HOST_NAME.fullmatch(label) else "localhost"
-        return replace(cls._checked(name or own, this_machine(), text), local=True)
-
-    @classmethod
     def _checked(cls, name: str, address: str, text: str) -> HostAddress:
+        if address in LOCALHOST:
+            return replace(cls._checked(name, this_machine(), text), local=True)
         for part in (name, address):
             if not _HOST_NAME.fullmatch(part):
                 raise InputError(

@@ -56,9 +56,9 @@ def _candidate(text: str, path: Path) -> Iterator[Path]:
         try:
             yield candidate
         except HeadfirstError as error:
-            error.what = error.what.replace(str(candidate), str(path))
-            error.where = error.where and error.where.replace(str(candidate), str(path))
-            error.hint = error.hint and error.hint.replace(str(candidate), str(path))
+            for part in ("what", "where", "hint"):
+                text = getattr(error, part)
+                setattr(error, part, text and text.replace(str(candidate), str(path)))
             raise
 
 

@@ -40,17 +40,15 @@ class LocalChannel(socket.socket):
 
     def send(self, *arguments: Any) -> int:
         """As of a socket; what a command that has ended does not read is dropped: its output states why."""
-        try:
+        with contextlib.suppress(BrokenPipeError):
             return super().send(*arguments)
-        except BrokenPipeError:
-            return len(arguments[0])
+        return len(arguments[0])
 
     def recv_into(self, *arguments: Any) -> int:
         """As of a socket; a command that ended before it read all its input ends its output, too."""
-        try:
+        with contextlib.suppress(ConnectionResetError):
             return super().recv_into(*arguments)
-        except ConnectionResetError:
-            return 0
+        return 0
 
     def makefile(self, *arguments: Any, **options: Any) -> Any:
         """As of a socket; the file has its channel."""

@@ -1,7 +1,4 @@
-"""SSH connections with paramiko, host keys checked, by the settings that ssh itself has for the host.
-
-A host that is this machine is reached without SSH (local.py).
-"""
+"""SSH connections with paramiko, host keys checked, by the settings that ssh itself has for the host."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ class Answer(NamedTuple):
 
 @contextlib.contextmanager
 def ssh(access: HostAccess) -> Iterator[HostConnection]:
-    """An open connection to the host; closed at the end, the way to it too.
+    """An open connection to the host, without SSH where that is this machine; closed at the end, its way too.
 
     Raises NotReadyError when the host does not answer, its key is unknown or changed, or the login fails.
     """

@@ -51,10 +51,7 @@ def _send_at_once(connection: paramiko.SSHClient) -> None:
 
 @contextlib.contextmanager
 def forward(connection: HostConnection, url: str) -> Iterator[str]:
-    """As `tunnel`, over a connection that is open already and stays open.
-
-    This machine needs no tunnel to itself.
-    """
+    """As `tunnel`, over a connection that is open already and stays open; to this machine it is none."""
     if isinstance(connection, LocalConnection):
         yield url
         return
