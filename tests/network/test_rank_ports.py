@@ -125,6 +125,23 @@ def test_every_port_of_the_ranks_is_closed_and_no_other(lan: Lan) -> None:
     assert own.reached(here) == set(here)
 
 
+def test_monitoring_from_reaches_the_ports_with_metrics_alone(lan: Lan) -> None:
+    """A port of the slice and one that is closed by number; the other node's address is in no network."""
+    text = rules(
+        "firewall.nft.j2",
+        host_tuning_rendezvous_ports=[str(OTHER), str(SERVED)],
+        host_tuning_ranks_slice=SLICE,
+        host_tuning_peers=["10.99.0.9"],
+        host_tuning_monitors={"10.99.0.3": [CHOSEN, OTHER], "10.98.0.0/16": [SERVED]},
+    )
+    nft(lan, "--file", "-", text=text)
+    scraped = {f"tcp 10.99.0.1 {port}" for port in (CHOSEN, OTHER)}
+    left = Caller(lan, STRANGER).reached(LISTENED) - scraped
+    assert left == {f"udp {address} {OTHER}" for address in ADDRESSES}
+    assert Caller(lan, STRANGER).reached(sorted(scraped)) == scraped
+    assert not Caller(lan, PEER).reached(sorted(scraped))
+
+
 def test_a_range_of_ports_is_closed_without_cgroups(lan: Lan) -> None:
     """As that of Mooncake: its TCP ports, and no other port."""
     load(lan, [f"{SERVED}-{CHOSEN}"], "")

@@ -92,6 +92,39 @@ def test_nothing_listens_wider_than_it_must(tmp_path: Path) -> None:
     assert set(check_vars(cluster, plan)["watcher"]["check_ports"]) == {9090, 3000}
 
 
+def admitted(cluster: Cluster, plan: Plan) -> dict[str, dict[str, list[int]]]:
+    return {
+        host: variables.get("host_tuning_monitors", {})
+        for host, variables in hardware_vars(cluster, plan).items()
+    }
+
+
+def test_a_prometheus_of_ones_own_reaches_metrics_alone(tmp_path: Path) -> None:
+    """Behind the proxy, where the engines' ports are closed to everybody else."""
+    cluster, plan = made(tmp_path, "monitoring_from=192.0.2.40,10.8.0.0/16\nproxy=true\n")
+    found = admitted(cluster, plan)
+    assert {tuple(networks) for networks in found.values() if networks} == {("192.0.2.40/32", "10.8.0.0/16")}
+    ports = {host: networks["10.8.0.0/16"] for host, networks in found.items() if networks}
+    assert plan.proxy
+    proxy, router = plan.proxy.metrics_port, plan.services[0].routers[0].metrics_port
+    assert ports == {
+        "node1": sorted({ENGINE, 9100, 9400, router, proxy}),
+        "node2": [9100, 9400],  # rank 1 has no metrics
+        "node3": [9100, 9400, ENGINE],
+        "node4": [9100, 9400],
+        "node5": [9100, 9400, ENGINE],
+    }
+    cluster, plan = made(tmp_path, "monitoring_from=192.0.2.40\n", watched="")
+    assert admitted(cluster, plan)["node2"] == {"192.0.2.40/32": []}
+    assert not any(admitted(*made(tmp_path)).values())
+
+
+@pytest.mark.parametrize("value", ["10.8.0.1/16", "watcher", "2001:db8::1", "[]x"])
+def test_monitoring_from_takes_ipv4_addresses_and_networks(tmp_path: Path, value: str) -> None:
+    with pytest.raises(InputError, match="monitoring_from"):
+        made(tmp_path, f"monitoring_from={value}\n")
+
+
 def test_exporters_take_ports_only_where_they_run(tmp_path: Path) -> None:
     """On the nodes of a cluster with monitoring; elsewhere the same numbers are free."""
     exporters = {"node_exporter_port", "dcgm_exporter_port"}

@@ -84,6 +84,7 @@ Rate = Annotated[int, BeforeValidator(_rate)]  # bytes a second
 Bytes = Annotated[str, BeforeValidator(_text), AfterValidator(values.memory)]
 ByteCount = Annotated[int, BeforeValidator(lambda value: values.memory_bytes(_text(value)))]
 Addresses = Annotated[list[IPv4Address], BeforeValidator(values.words)]
+Networks = Annotated[list[IPv4Network], BeforeValidator(values.words)]
 # Values of model_source, and of an adapter's source, that name a hub.
 HUBS = ("modelscope", "huggingface")
 # What model_source=demo has: a chat model, the default, and an embedding model (control/demo).
@@ -188,6 +189,11 @@ class ClusterSettings(BaseModel):
         "registry",
         description="`build` makes one image of Prometheus and the exporter of hosts on this machine, from "
         "Debian's packages.",
+    )
+    monitoring_from: Networks = Field(
+        default_factory=list,
+        description="Addresses and networks, such as `192.0.2.40,10.8.0.0/16`, from which a Prometheus of "
+        "your own reaches the ports with metrics, and no other port that is closed: docs/monitoring.md.",
     )
     node_exporter_port: HighPort = Field(
         9100, description="The exporter of each rank's host, on its `address`, for the cluster's hosts only."

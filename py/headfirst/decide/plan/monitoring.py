@@ -106,7 +106,7 @@ def targets(
             files[f"router-{service.name or 'only'}.json"] = [
                 _router(cluster, service, router) for router in service.routers
             ]
-    for host in cluster.nodes:
+    for host in cluster.nodes if cluster.monitoring else ():
         labels = {"cluster": cluster.name, "host": host.name}
         node = f"{host.address}:{cluster.settings.node_exporter_port}"
         files[f"node-{host.name}.json"] = [{"targets": [node], "labels": labels}]
@@ -117,6 +117,15 @@ def targets(
         parts = ["metrics", *(["certificate"] if proxy.tls != "none" else [])]
         files["proxy.json"] = [_proxy(cluster, proxy, part) for part in parts]
     return files
+
+
+def scraped_ports(
+    cluster: Cluster, services: Sequence[PlannedService], proxy: Proxy | None, host: Host
+) -> list[int]:
+    """Ports of a host that are scraped."""
+    groups = [group for groups in targets(cluster, services, proxy).values() for group in groups]
+    places = {target.rpartition(":")[::2] for group in groups for target in group["targets"]}
+    return sorted(int(port) for address, port in places if address == host.address)
 
 
 def configuration(cluster: Cluster, services: Sequence[PlannedService]) -> dict[str, Any]:

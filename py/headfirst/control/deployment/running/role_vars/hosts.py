@@ -16,7 +16,7 @@ from headfirst.decide.plan.host.requirements import (
     requirements,
     routers_on,
 )
-from headfirst.decide.plan.monitoring import exporter_ports
+from headfirst.decide.plan.monitoring import exporter_ports, scraped_ports
 from headfirst.decide.plan.types import HostDevices, Plan, RankPorts
 
 GB = 10**9
@@ -90,6 +90,10 @@ def _host_tuning(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
         "headfirst_proxied_ports": proxied,
         # Where no ranks of several hosts meet, a host that takes no rules is reported, not refused.
         "host_tuning_firewall_optional": not (meets or metrics or proxied or (ports and ports.slice)),
+        "host_tuning_monitors": {
+            str(network): scraped_ports(cluster, plan.services, plan.proxy, host)
+            for network in cluster.settings.monitoring_from
+        },
         "host_tuning_hosts": {node.name: node.address for node in cluster.nodes},
         "host_tuning_peers": list(dict.fromkeys([*peers, *(ports.peers if ports else [])])),
         "host_tuning_ranks_slice": (ports and ports.slice) or "",
