@@ -353,6 +353,7 @@ def reading(example: Example) -> Reading:
     """What Ansible's library would have answered."""
     hosts = {
         name: HostReading(
+            written={key: f"cluster.ini:{number}" for number, key in enumerate(values, 1)},
             where={key: f"cluster.ini:{number}" for number, key in enumerate(values, 1)},
             values=values,
             role_values={key: option["default"] for key, option in role_options().items()},
@@ -363,11 +364,12 @@ def reading(example: Example) -> Reading:
         for name, values in example.hosts.items()
     }
     services = {
-        name: ServiceReading(list(members), values, dict.fromkeys(values, "cluster.ini:9"), [])
+        name: ServiceReading(list(members), values, dict.fromkeys(values, "cluster.ini:9"), {})
         for name, (members, values) in example.services.items()
     }
     groups = {name: list(members) for name, members in example.groups.items()}
-    return Reading(groups, list(services), services, hosts, (), limited=None, stated={})
+    more: dict[str, Any] = {"limited": None, "stated": {}, "prefix": "", "refused": ()}
+    return Reading(groups, list(services), services, hosts, (), **more)
 
 
 def planned(example: Example, path: Path) -> tuple[Cluster, Plan] | None:

@@ -386,7 +386,7 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "a device that is a truth value": ("hca=false", "leave the line out", "hca"),
     "an empty device": ("hca=mlx5_0,,mlx5_1", "separated by commas", ""),
     "a source that does not exist": ("docker_engine_source=alyun", "is not a source", "aliyun, "),
-    "a role's choice": ("weights_source=hub", "must be one of", "role weights"),
+    "a role's choice": ("nvidia_driver_kind=free", "must be one of", "role nvidia_driver"),
     "a role's number": ("weights_port=two", "weights_port", "role weights"),
     "a rate": ("download_rate=1GB", "a number and a unit", "download_rate"),
     "a truth value": ("keep_fp8=perhaps", "true or false", ""),
@@ -411,8 +411,8 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "weights_path": ("weights_path=/x", "unknown variable weights_path", "weights_dir"),
     "two at once": (
         "modle=x\ntp=8",
-        "2 unknown variables: modle, tp",
-        ":10): Did you mean tensor_parallel?",
+        "hosts.ini:10: unknown variable tp. Did you mean tensor_parallel?",
+        "start its name with my_",
     ),
     "capitals": ("GPUS=8", "unknown variable GPUS", "Did you mean gpus?"),
     "a flag of an engine": (

@@ -14,9 +14,9 @@ from clusters import nodes
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
-from headfirst.control.deployment.running.phases import up_variables
 from headfirst.control.deployment.verbs.check import _variables
 from headfirst.decide.containers.spec import Container
+from run_variables import up_variables
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORIES = ["a100x4.ini", "a100x1-70b.ini", "lab.ini"]

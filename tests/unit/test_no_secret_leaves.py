@@ -22,7 +22,6 @@ from headfirst.control.credentials.secrets import Secrets, hidden
 from headfirst.control.deployment.certificate import with_certificate
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
-from headfirst.control.deployment.running.phases import up_variables
 from headfirst.control.deployment.running.restarts import _canonical
 from headfirst.control.deployment.running.role_vars.engine import service_version
 from headfirst.control.deployment.verbs.render import Options, files_of
@@ -31,6 +30,7 @@ from headfirst.control.run.runner import run_playbook
 from headfirst.decide.plan.restarts import differences, keeping
 from headfirst.decide.scrub import Scrubber, is_secret
 from rendering import Programs
+from run_variables import up_variables
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]

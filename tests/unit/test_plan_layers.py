@@ -11,7 +11,6 @@ from headfirst.common.errors import InputError
 from headfirst.control.cli.shown.plan import print_plan
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.artifacts import Artifacts
-from headfirst.control.deployment.running.phases import up_variables
 from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster
@@ -21,6 +20,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.types import Weights
 from headfirst.decide.plan.weights.layers import by_host
 from headfirst.node.weights.layers import read_layers
+from run_variables import up_variables
 
 GB = 10**9
 RAY = ["engine=vllm", "engine_runtime=ray", "engine_image=acme/vllm-ray:v0.33.0"]

@@ -17,13 +17,13 @@ from headfirst.control.cli.shown.plan import print_plan
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts import probe
 from headfirst.control.deployment.running.artifacts import Artifacts
-from headfirst.control.deployment.running.phases import up_variables
 from headfirst.control.deployment.running.role_vars.hosts import check_vars
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.types import Plan, Rate
 from headfirst.decide.plan.weights.duration import GBIT, connections, rates
+from run_variables import up_variables
 
 ROOT = Path(__file__).resolve().parents[2]
 GB = 10**9

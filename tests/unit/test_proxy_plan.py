@@ -18,13 +18,13 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.certificate import certificate_of, with_certificate
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
-from headfirst.control.deployment.running.phases import up_variables
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.ports import PROXY_METRICS_PORT
 from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.front.proxy import BUILT_IMAGE, OFFICIAL_IMAGE
 from headfirst.decide.plan.types import Plan
+from run_variables import up_variables
 
 ENGINE = ServiceSettings().engine_port
 ONE = "[head]\nn1 ansible_host=192.0.2.7 cpu_cores=0-3\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n"

@@ -21,7 +21,7 @@ from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
-from headfirst.control.deployment.running.phases import up_variables
+from run_variables import up_variables
 
 AUTH = base64.b64encode(b"robot:pass:word").decode()
 CONFIG = {

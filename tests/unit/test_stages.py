@@ -15,7 +15,7 @@ from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
-from headfirst.control.deployment.running.phases import of_down, of_up, up_variables
+from headfirst.control.deployment.running.phases import of_down, of_up
 from headfirst.control.deployment.running.stages import (
     ALL_RANKS,
     ALONE,
@@ -28,6 +28,7 @@ from headfirst.control.deployment.running.stages import (
     refuse_limit,
 )
 from headfirst.control.run.translate import parse_play_name
+from run_variables import up_variables
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = collection_root() / "playbooks"

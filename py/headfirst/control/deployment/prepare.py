@@ -16,7 +16,6 @@ from headfirst.control.deployment import api_keys
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_facts
 from headfirst.control.deployment.running.options import BundleRequest
-from headfirst.control.deployment.running.phases import refuse_decided
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.model import catalogue
@@ -42,10 +41,7 @@ class Prepared:
 
     def replanned(self, service: Service, **settings: Any) -> Plan:
         """The plan with other settings of a service. InputError where it refuses them."""
-        cluster = _with(self.cluster, service, **settings)
-        plan = build(cluster, self.checkpoints)
-        refuse_decided(cluster, plan)
-        return plan
+        return build(_with(self.cluster, service, **settings), self.checkpoints)
 
 
 def prepare(
@@ -102,7 +98,6 @@ def prepare(
 
         cluster = with_running(cluster, by_default)
         plan = build(cluster, checkpoints)
-    refuse_decided(cluster, plan)
     return Prepared(cluster, plan, checkpoints, sources)
 
 

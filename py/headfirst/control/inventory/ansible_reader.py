@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ _NOT_OWN = ("all", "ungrouped", *GROUPS)
 # Set by Ansible on every host.
 _MAGIC = C.INTERNAL_STATIC_VARS | {"environment", "omit", "vars"}
 _EXTRA = "extra variables (-e)"
+_REFUSED = object()
 _EXPRESSION = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _SECTION = re.compile(r"^\[([^\]:\s]+)(?::(\w+))?\]")
@@ -99,6 +100,7 @@ class _Reader:
             loader=self._loader, inventory=self._inventory, version_info=CLI.version_info(gitinfo=False)
         )
         HostVars(self._inventory, self._variables, self._loader)  # makes itself known to the manager
+        self.refused: list[dict[str, str | None]] = []  # variables whose values cannot be read
 
     def _parse(self) -> InventoryManager:
         recorder = Recorder(inventory_manager.display)
@@ -107,6 +109,12 @@ class _Reader:
             return InventoryManager(loader=self._loader, sources=self._sources)
         except AnsibleError as error:
             raise unreadable(recorder.failures, error, self._sources) from error
+
+    def has(self, names: Iterable[str]) -> bool:
+        """Whether any source has a variable of these names."""
+        entities = [*self._inventory.groups.values(), *self._inventory.hosts.values()]
+        there = {name for entity in entities for name in entity.vars}
+        return not there.union(self._extra, self._in_files(entities)).isdisjoint(names)
 
     def limited(self, pattern: str) -> list[str]:
         """Names of the hosts that `--limit pattern` leaves."""
@@ -145,7 +153,7 @@ class _Reader:
             },
         }
 
-    def services(self, keys: set[str]) -> dict[str, dict[str, Any]]:
+    def services(self, keys: set[str], model: str) -> dict[str, dict[str, Any]]:
         """Groups that set `model` of their own: hosts in order, and the group's values of `keys`.
 
         A host may be in several: its own variables do not distinguish them. Where there is a head, the
@@ -155,7 +163,7 @@ class _Reader:
             return {}
         services = {}
         for name, group in self._inventory.groups.items():
-            if name in _NOT_OWN or "model" not in self._of_group(group):
+            if name in _NOT_OWN or model not in self._of_group(group):
                 continue
             if hosts := _hosts_of(group):
                 services[str(name)] = self._service(group, hosts, keys)
@@ -170,22 +178,41 @@ class _Reader:
         where = {str(key): self._where(key, value) for key, value in variables.items()}
         host = self._inventory.get_host(hosts[0])
         templar = Templar(loader=self._loader, variables=self._variables.get_vars(host=host) | variables)
-        values = {
-            key: _value(templar, key, variables[key], where[key]) for key in sorted(keys & variables.keys())
-        }
-        alone = sorted(
-            {key for name in hosts for key in self._inventory.get_host(name).get_vars() if key in keys}
-        )
-        return {"hosts": hosts, "values": values, "where": where, "on_hosts": alone}
+        values = self._values(templar, variables, where, keys)
+        alone = [item for name in hosts for item in self._inventory.get_host(name).get_vars().items()]
+        places = {str(key): self._where(key, value) for key, value in alone if key in keys}
+        return {"hosts": hosts, "values": values, "where": where, "on_hosts": places}
 
     def _of_group(self, group: Group) -> dict[str, Any]:
         """Variables of the group itself, from the inventory and from group_vars."""
+        variables: dict[str, Any] = combine_vars(group.get_vars(), self._in_files([group]))
+        return variables
+
+    def _in_files(self, entities: list[Any]) -> Any:
+        """Variables of groups and hosts in group_vars and host_vars."""
         try:
-            files = get_vars_from_inventory_sources(self._loader, self._sources, [group], "all")
+            return get_vars_from_inventory_sources(self._loader, self._sources, entities, "all")
         except AnsibleError as error:
             raise refusal(error, str(self._sources[0])) from error
-        variables: dict[str, Any] = combine_vars(group.get_vars(), files)
-        return variables
+
+    def _values(
+        self, templar: Templar, variables: Mapping[str, Any], where: Mapping[str, str | None], keys: set[str]
+    ) -> dict[str, Any]:
+        """Values of those of `keys` that there are and that can be read."""
+        return {
+            key: value
+            for key in sorted(keys & variables.keys())
+            if (value := self._tried(_value, templar, key, variables[key], where[key])) is not _REFUSED
+        }
+
+    def _tried(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What the function returns, or _REFUSED; `refused` has why, once for hosts that share a group."""
+        try:
+            return function(*arguments)
+        except Refusal as error:
+            if error.answer not in self.refused:
+                self.refused.append(error.answer)
+            return _REFUSED
 
     def host(self, name: str, keys: set[str], role_options: Mapping[str, Any]) -> dict[str, Any]:
         """Variables of a host: names and places of all, values of `keys`, and its login."""
@@ -197,20 +224,24 @@ class _Reader:
         where = {str(key): self._where(key, value) for key, value in assignments.items()}
         templar = Templar(loader=self._loader, variables=variables)
         of_roles = {
-            key: _role_variable(templar, key, assignments[key], where[key], role_options[key])
+            key: value
             for key in sorted(role_options.keys() & assignments.keys())
+            if (
+                value := self._tried(
+                    _role_variable, templar, key, assignments[key], where[key], role_options[key]
+                )
+            )
+            is not _REFUSED
         }
-        values = {
-            key: _value(templar, key, assignments[key], where[key])
-            for key in sorted(keys & assignments.keys())
-        }
+        values = self._values(templar, assignments, where, keys)
+        login = self._tried(_login, templar, variables, where)
         return {
             "where": where,
             "values": values,
             "of_roles": of_roles,
             "used": sorted(_names_in(assignments.values())),
             "urls": sorted({text for text in _texts([of_roles, values]) if "://" in text}),
-            "login": _login(templar, variables, where),
+            "login": {} if login is _REFUSED else login,
         }
 
     def _where(self, key: str, value: Any) -> str | None:
@@ -414,10 +445,13 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
     init_plugin_loader()
     reader = _Reader(request["inventories"], request["extra_vars"], request.get("texts", {}))
     groups = reader.groups()
-    services = reader.services(set(request["service_names"]))
+    prefix: str = request.get("prefix", "")
+    if not reader.has(prefix + name for name in request["wanted"]):
+        prefix = ""
+    services = reader.services({prefix + name for name in request["service_names"]}, f"{prefix}model")
     listed = [*groups.values(), *(service["hosts"] for service in services.values())]
     names = list(dict.fromkeys(name for members in listed for name in members))
-    keys = set(request["wanted"])
+    keys = {prefix + name for name in request["wanted"]}
     return {
         "groups": groups,
         "own_groups": reader.own_groups(),
@@ -426,6 +460,8 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
         "stated": reader.stated(),
         "hosts": {name: reader.host(name, keys, request["role_options"]) for name in names},
         "limited": None if request["limit"] is None else reader.limited(request["limit"]),
+        "prefix": prefix,
+        "refused": reader.refused,
     }
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ansible_collections.headfirst.serving.plugins.module_utils.host_firewall import normal_ports
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from headfirst.common.errors import InputError
 from headfirst.control.inventory import secret_environment
 from headfirst.control.inventory.address import address_of, is_reachable
 from headfirst.control.inventory.login import login_of
-from headfirst.control.inventory.names import refuse_unknown
-from headfirst.control.inventory.reading import HostReading, Reading, read
+from headfirst.control.inventory.names import in_order, judged, refuse
+from headfirst.control.inventory.reading import HostReading, Reading, ServiceReading, read
 from headfirst.decide.cluster import ports
 from headfirst.decide.cluster.division import ROLES, Members, divide, with_routers
 from headfirst.decide.cluster.settings import (
@@ -32,6 +33,7 @@ from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware import gpus
 from headfirst.decide.scrub import url_credentials
 
+_Settings = TypeVar("_Settings", bound=BaseModel)
 _ANY_MODEL = "/any"  # a folder, and no hub's name
 _SERVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _FORMS = dict.fromkeys(("bool_parsing", "bool_type"), "Input should be true or false")  # by pydantic's types
@@ -61,18 +63,27 @@ def load(
     _refuse_repeats(reading)
     _refuse_groups(reading, paths)
     names = _names(reading)
-    settings = _cluster_settings(names, reading)
     given = {key: place for name in names for key, place in reading.hosts[name].where.items()}
-    notes = refuse_unknown(
-        given,
+    wrong = [*reading.refused]
+    values = _common(names, reading, CLUSTER_NAMES, wrong)
+    settings = _valid(ClusterSettings, values, reading.hosts[names[0]], reading, wrong)
+    typed = {name: _host_settings(reading.hosts[name], reading, wrong) for name in names}
+    members = _members(reading, paths, wrong, needs_model=needs_model)
+    unknown, notes = judged(
+        sorted({place for name in names for place in reading.hosts[name].written.items()}, key=in_order),
         frozenset().union(*(reading.hosts[name].used for name in names)),
         settings.own_variables,
         _engine_names(reading),
+        reading.prefix,
     )
-    hosts = {name: _host(name, reading, paths) for name in names}
+    refuse([*wrong, *unknown], paths[0], reading.prefix)
+    for service in members:
+        _refuse_contradictions(service.settings, service.given, paths)
+    hosts = {name: _host(name, typed[name], reading, paths) for name in names}
     _refuse_addresses([hosts[name] for name in names], reading, paths)
     routers = [hosts[name] for name in reading.groups["router"]]
-    services = with_routers(divide(_members(reading, hosts, paths, needs_model=needs_model)), routers)
+    members = [replace(service, hosts=_ranks(service, reading, hosts)) for service in members]
+    services = with_routers(divide(members), routers)
     webui, monitoring = reading.groups["webui"], reading.groups["monitoring"]
     cluster = Cluster(
         name=settings.cluster_name or _name_of(paths[0]),
@@ -82,7 +93,7 @@ def load(
         webui=hosts[webui[0]] if webui else services[0].replicas[0].head,
         monitoring=hosts[monitoring[0]] if monitoring else None,
         spares=tuple(hosts[name] for name in reading.groups["spares"]),
-        notes=notes,
+        notes=tuple(notes),
         hidden=url_credentials([reading.hosts[name].urls for name in names]),
         given=given,
         files=files,
@@ -121,21 +132,29 @@ def _engine_names(reading: Reading) -> set[str]:
     return {str(value) for value in values if value} or {ServiceSettings.model_fields["engine"].default}
 
 
+def _host_settings(host: HostReading, reading: Reading, wrong: list[InputError]) -> HostSettings:
+    try:
+        _closed_ports(host)
+    except InputError as error:
+        wrong.append(error)
+    values = {key: value for key, value in host.values.items() if key in HOST_NAMES}
+    return _valid(HostSettings, values, host, reading, wrong)
+
+
 def _members(
-    reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...], *, needs_model: bool
+    reading: Reading, paths: tuple[Path, ...], wrong: list[InputError], *, needs_model: bool
 ) -> list[Members]:
-    """The services as the inventory lists them."""
+    """The services as the inventory lists them, without their hosts."""
     role_hosts = {role: frozenset(reading.groups[role]) for role in ROLES}
     if not reading.services:
         names = [*reading.groups["head"], *reading.groups["workers"]]
-        places = reading.hosts[names[0]].where
-        values = _common(names, reading, SERVICE_NAMES)
+        head = reading.hosts[names[0]]
+        values = _common(names, reading, SERVICE_NAMES, wrong)
         if not needs_model and not values.get("model") and values.get("model_source") != "demo":
             values["model"] = _ANY_MODEL
-        settings = _service_settings(values, places, paths)
-        ranks = tuple(hosts[name] for name in names)
-        place = places.get("replicas") or places.get("prefill_replicas") or str(paths[0])
-        return [Members(None, settings, ranks, place, places, role_hosts)]
+        settings = _valid(ServiceSettings, values, head, reading, wrong)
+        place = head.where.get("replicas") or head.where.get("prefill_replicas") or str(paths[0])
+        return [Members(None, settings, (), place, head.where, role_hosts)]
     members = []
     for name, group in reading.services.items():
         if not _SERVICE_NAME.fullmatch(name):
@@ -145,16 +164,22 @@ def _members(
                 hint="The name of a group that sets model= has lower-case letters, digits and _, "
                 "such as chat or embedding_2.",
             )
-        if group.on_hosts:
-            raise InputError(
-                f"{group.on_hosts[0]} is a setting of a service, and a host of [{name}] sets it",
-                where=str(paths[0]),
+        wrong += [
+            InputError(
+                f"{reading.prefix}{key} is a setting of a service, and a host of [{name}] sets it",
+                where=place,
                 hint=f"Write it under [{name}:vars].",
             )
-        settings = _service_settings(group.values, group.where, paths)
-        where, ranks = group.where.get("model"), tuple(hosts[host] for host in group.hosts)
-        members.append(Members(name, settings, ranks, where, group.where, role_hosts))
+            for key, place in group.on_hosts.items()
+        ]
+        settings = _valid(ServiceSettings, group.values, group, reading, wrong)
+        members.append(Members(name, settings, (), group.where.get("model"), group.where, role_hosts))
     return members
+
+
+def _ranks(service: Members, reading: Reading, hosts: Mapping[str, Host]) -> tuple[Host, ...]:
+    only = [*reading.groups["head"], *reading.groups["workers"]]
+    return tuple(hosts[name] for name in (reading.services[service.name].hosts if service.name else only))
 
 
 def _refuse_strangers(cluster: Cluster, reading: Reading, paths: tuple[Path, ...]) -> None:
@@ -231,7 +256,9 @@ def _refuse_repeats(reading: Reading) -> None:
         seen[line.group, line.host] = line.where
 
 
-def _common(names: list[str], reading: Reading, keys: frozenset[str]) -> dict[str, Any]:
+def _common(
+    names: list[str], reading: Reading, keys: frozenset[str], wrong: list[InputError]
+) -> dict[str, Any]:
     """Settings as the first host has them; another host that has other values is a mistake."""
     head = reading.hosts[names[0]]
     first = {key: value for key, value in head.values.items() if key in keys}
@@ -240,29 +267,35 @@ def _common(names: list[str], reading: Reading, keys: frozenset[str]) -> dict[st
         for key in sorted(keys & other.values.keys()):
             value = other.values[key]
             if key not in first or first[key] != value:
-                raise InputError(
-                    f"{key} is a setting of the whole cluster, but {name} has {_shown(key, value)[1:]!r} "
-                    f"and {names[0]} has {_shown(key, first.get(key))[1:]!r}",
-                    where=other.where[key],
-                    hint="Write it once, under [all:vars].",
+                what = (
+                    f"{reading.prefix}{key} is a setting of the whole cluster, but {name} has "
+                    f"{_shown(key, value)[1:]!r} and {names[0]} has {_shown(key, first.get(key))[1:]!r}"
                 )
+                hint = "Write it once, under [all:vars]."
+                wrong.append(InputError(what, where=other.where[key], hint=hint))
     return first
 
 
-def _cluster_settings(names: list[str], reading: Reading) -> ClusterSettings:
+def _valid(
+    model: type[_Settings],
+    values: Mapping[str, Any],
+    source: HostReading | ServiceReading,
+    reading: Reading,
+    wrong: list[InputError],
+) -> _Settings:
+    """The settings; of those that are `wrong` the defaults."""
     try:
-        return ClusterSettings.model_validate(_common(names, reading, CLUSTER_NAMES))
+        return model.model_validate(values)
     except ValidationError as error:
-        raise _invalid(error, reading.hosts[names[0]].where) from None
+        bad = dict.fromkeys(str(each["loc"][0]) for each in error.errors())
+        wrong += [_invalid(error, name, source.where.get(name), reading.prefix) for name in bad]
+        return model.model_validate({key: value for key, value in values.items() if key not in bad})
 
 
-def _service_settings(
-    values: Mapping[str, Any], where: Mapping[str, str | None], paths: tuple[Path, ...]
-) -> ServiceSettings:
-    try:
-        settings = ServiceSettings.model_validate(values)
-    except ValidationError as error:
-        raise _invalid(error, where) from None
+def _refuse_contradictions(
+    settings: ServiceSettings, where: Mapping[str, str | None], paths: tuple[Path, ...]
+) -> None:
+    """Settings of a service that are right by themselves."""
     if not settings.model and settings.model_source != "demo":
         raise InputError(
             "no model is named",
@@ -289,7 +322,6 @@ def _service_settings(
             hint="Give the file made by `docker save IMAGE -o FILE`.",
         )
     _refuse_roles(settings, where)
-    return settings
 
 
 def _refuse_roles(settings: ServiceSettings, where: Mapping[str, str | None]) -> None:
@@ -312,14 +344,8 @@ def _refuse_roles(settings: ServiceSettings, where: Mapping[str, str | None]) ->
         )
 
 
-def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:
+def _host(name: str, settings: HostSettings, reading: Reading, paths: tuple[Path, ...]) -> Host:
     host = reading.hosts[name]
-    try:
-        settings = HostSettings.model_validate(
-            {key: value for key, value in host.values.items() if key in HOST_NAMES}
-        )
-    except ValidationError as error:
-        raise _invalid(error, host.where) from None
     login = login_of(name, host.login, host.where)
     where = host.where.get("ansible_host") or _where_host(name, reading, paths)
     return Host(
@@ -436,17 +462,15 @@ def _refuse_empty_limit(cluster: Cluster, limit: str | None) -> None:
         )
 
 
-def _invalid(error: ValidationError, where: Mapping[str, str | None]) -> InputError:
-    first = error.errors()[0]
-    name = str(first["loc"][0])
+def _invalid(error: ValidationError, name: str, where: str | None, prefix: str) -> InputError:
     # A value of several types has an error of each.
     errors = [each for each in error.errors() if each["loc"][0] == name]
     texts = [_FORMS.get(each["type"], each["msg"].removeprefix("Value error, ")) for each in errors]
     message = ", or ".join(dict.fromkeys(texts))
     return InputError(
-        f"{name}{_shown(name, first['input'])}: {message[0].lower()}{message[1:]}",
-        where=where.get(name),
-        hint=f"Its description: deploy variables {name}",
+        f"{prefix}{name}{_shown(name, errors[0]['input'])}: {message[0].lower()}{message[1:]}",
+        where=where,
+        hint=f"Its description: deploy variables {name}.",
     )
 
 

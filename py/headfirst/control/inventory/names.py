@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 
 from headfirst.common.errors import InputError
+from headfirst.control.inventory.decided import DECIDED
 from headfirst.control.inventory.variables import role_options
 from headfirst.decide import engines
-from headfirst.decide.cluster.settings import SETTING_NAMES
+from headfirst.decide.cluster.settings import PREFIX, SETTING_NAMES
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import Engine
 
-OWN_PREFIXES = ("my_", "x_")
+_OWN = ("ansible_", "my_", "x_")
 _RESEMBLES = 0.75
 # What other tools call a setting of ours.
 _ELSEWHERE = {
@@ -95,6 +97,14 @@ _NOT_BUILT = {
 }
 
 
+_NO_SUCH = "Headfirst has no such setting: deploy variables lists all."
+_PLANNED = "`deploy variables` lists the settings that the plan follows."
+# What another program's variable of this name would leave open, or take from elsewhere, is no note's matter.
+_PROTECTING = ("api_key_file", "bundle", "proxy", "tls")
+EXTRA = "extra variables (-e)"
+Place = tuple[str, str | None]
+"""A name, and where it is set."""
+
 # Names of settings and options of roles whose values are secrets, or may have them inside.
 _SECRET = re.compile(r"(_env|_key|_keys|_proxy|_url|password|secret|token)$")
 
@@ -102,86 +112,111 @@ _SECRET = re.compile(r"(_env|_key|_keys|_proxy|_url|password|secret|token)$")
 def without_secrets(given: str) -> str:
     """A value of -e to be shown in a command: as it was typed where it is one setting that is no secret."""
     name, _, _ = given.partition("=")
-    known = name in SETTING_NAMES or name in role_options()
+    known = name.removeprefix(PREFIX) in SETTING_NAMES or name in role_options()
     public = known and not _SECRET.search(name) and not any(sign.isspace() for sign in given)
     return given if public or given.startswith("@") else f"{name}=…" if name.isidentifier() else "…"
 
 
-def refuse_unknown(
-    names: Mapping[str, str | None],
-    used: Container[str],
+def judged(
+    names: Iterable[Place],
+    used: Collection[str],
     patterns: Sequence[str],
     engine_names: Collection[str],
-) -> tuple[str, ...]:
-    """Raise for all names that resemble one of ours and are not; `names` has the place of each.
+    prefix: str,
+) -> tuple[list[InputError], list[str]]:
+    """The errors on names that resemble one of ours, or that the plan decides, and notes on others.
 
     A user's own variables pass: those that a template uses (`used`), those that match one of `patterns` or
     start with a prefix for that, and those that neither resemble a name of ours nor name what is served; each
-    of the last gets a note. `engine_names`: the engines of the inventory.
+    of the last gets a note. Where settings start with `prefix`, so does one of a setting without it, and
+    others resemble variables of roles alone. `engine_names`: the engines of the inventory.
     """
-    known = SETTING_NAMES | role_options().keys()
-    notes, wrong = [], []
-    for name, place in sorted(names.items(), key=_in_order):
-        where = place or "extra variables (-e)"
+    chosen, wrong = sorted(set(engine_names) & set(engines.names())), []
+    known = {*role_options(), *used}
+    notes: dict[str, str] = {}  # one for a name
+    for name, place in names:
+        where, answer = place or EXTRA, None
+        what = f"unknown variable {name}"
+        if name.startswith(_OWN):
+            continue
         if name == "_raw_params":  # where Ansible puts the words of -e that are no KEY=VALUE
-            raise InputError(
-                "a word of -e is not KEY=VALUE",
-                where=where,
-                hint="Quote a value that has spaces: -e 'engine_args=\"--mem-fraction-static 0.8\"'.",
-            )
-        if name in known or name.startswith(("ansible_", *OWN_PREFIXES)):
+            what = "a word of -e is not KEY=VALUE"
+            answer = "Quote a value that has spaces: -e 'engine_args=\"--mem-fraction-static 0.8\"'."
+        elif name in DECIDED:
+            what, setting = f"{name} is decided by the plan", setting_of(name)
+            answer = f"Write {prefix}{setting} instead." if setting else _PLANNED
+        elif any(fnmatchcase(name, pattern) for pattern in patterns):
             continue
-        if name in used or any(fnmatchcase(name, pattern) for pattern in patterns):
-            continue
-        if meant := _meant(name, known, sorted(set(engine_names) & set(engines.names()))):
-            wrong.append((name, where, meant))
-        else:
-            notes.append(f"{where}: Headfirst does not use {name}")
-    if wrong:
-        raise _refusal(wrong)
-    return tuple(notes)
+        elif prefix and name in SETTING_NAMES:
+            what = f"{name} is ignored: settings here start with {prefix}"
+            if name in _PROTECTING or where == EXTRA:
+                answer = f"Write {prefix}{name}; for another program's, {prefix}own_variables={name}."
+            elif name not in used:
+                notes.setdefault(name, f"{where}: {what} ({prefix}{name})")
+        elif name not in known and name.removeprefix(prefix) not in SETTING_NAMES:
+            answer = _meant(name, chosen, prefix)
+            if not answer and not prefix:
+                notes.setdefault(name, f"{where}: Headfirst does not use {name}")
+        if answer:
+            wrong.append(InputError(what, where=where, hint=answer))
+    return wrong, list(notes.values())
 
 
-def _in_order(entry: tuple[str, str | None]) -> tuple[str, int, str]:
+def refuse(wrong: Iterable[InputError], inventory: Path, prefix: str) -> None:
+    """Raise one error for all, by file and line."""
+    each = {str(error): error for error in wrong}.values()
+    errors = sorted(each, key=lambda error: in_order((error.what, error.where)))
+    own = f"For your own variable: start its name with my_, or list it in {prefix}own_variables."
+    if not prefix:
+        own += f" Or write every setting of Headfirst as {PREFIX}NAME: then no other name is one."
+    if len(errors) == 1:
+        raise InputError(errors[0].what, where=errors[0].where, hint=f"{errors[0].hint or ''} {own}".strip())
+    if errors:
+        lines = [f"- {error.where}: {error.what}. {error.hint or ''}".rstrip() for error in errors]
+        what = f"{len(errors)} variables are wrong:\n" + "\n".join(lines)
+        raise InputError(what, where=str(inventory), hint=own)
+
+
+def in_order(named: Place) -> tuple[str, int, str]:
     """By file, line and name."""
-    name, place = entry
+    name, place = named
     file, _, line = (place or "").rpartition(":")
     return (file, int(line), name) if line.isdigit() else (place or "", 0, name)
 
 
-def _refusal(wrong: Sequence[tuple[str, str, str]]) -> InputError:
-    """The error on each (name, place, what was meant)."""
-    (first, where, meant), *others = wrong
-    own = f"For your own variable: start its name with {OWN_PREFIXES[0]}, or list it in own_variables."
-    if not others:
-        return InputError(f"unknown variable {first}", where=where, hint=f"{meant} {own}")
-    lines = [f"{name} ({place}): {answer}" for name, place, answer in wrong]
-    return InputError(
-        f"{len(wrong)} unknown variables: {', '.join(name for name, _, _ in wrong)}",
-        where=where,
-        hint="\n".join([*lines, own]),
-    )
-
-
-def _meant(name: str, known: Collection[str], engine_names: Sequence[str]) -> str | None:
+def _meant(name: str, engine_names: Sequence[str], prefix: str = "") -> str | None:
     """The sentence about what was meant; None where the name resembles nothing."""
+    if name.startswith(PREFIX):
+        answer = _meant(name.removeprefix(PREFIX), engine_names) or _NO_SUCH
+        return re.sub(
+            r"(?<=Did you mean )\w+|\b\w+(?==)",
+            lambda named: PREFIX + named[0] if named[0] in SETTING_NAMES else named[0],
+            answer,
+        )
+    if prefix:
+        return _near_role(name)
     if does := _GROUPS.get(name):
         return f"[{name}] is a group of the inventory: each host in it {does}."
     if right := _ELSEWHERE.get(name) or (name.startswith(_prefixes()) and setting_of(name)):
         return f"Did you mean {right}?"
-    words = name.lower().count("_")
-    of_roles = {role_name for role_name in known if role_name.count("_") == words}
-    for names in (SETTING_NAMES, of_roles):
-        near = difflib.get_close_matches(name.lower(), sorted(names), cutoff=_RESEMBLES)
-        if right := next((right for right in near if _alike(name.lower(), right)), None):
-            return f"Did you mean {right}?"
-    if answer := _argument(name, engine_names):
-        return answer
+    near = _near(name, SETTING_NAMES) or _near_role(name) or _argument(name, engine_names)
+    if near:
+        return near
     if served := _SERVING.search(name.lower()):
-        return _NOT_BUILT.get(served[1], "Headfirst has no such setting: deploy variables lists all.")
-    if prefix := next((prefix for prefix in _prefixes() if name.startswith(prefix)), None):
-        return f"Headfirst has no such setting: deploy variables {prefix} lists those that start so."
+        return _NOT_BUILT.get(served[1], _NO_SUCH)
+    if start := next((start for start in _prefixes() if name.startswith(start)), None):
+        return f"Headfirst has no such setting: deploy variables {start} lists those that start so."
     return None
+
+
+def _near_role(name: str) -> str | None:
+    return _near(name, [other for other in role_options() if other.count("_") == name.count("_")])
+
+
+def _near(name: str, others: Iterable[str]) -> str | None:
+    near = difflib.get_close_matches(name.lower(), sorted(others), cutoff=_RESEMBLES)
+    right = next((right for right in near if _alike(name.lower(), right)), None)
+    return f"Did you mean {right}?" if right else None
 
 
 def _alike(name: str, right: str) -> bool:
@@ -207,7 +242,7 @@ def _argument(name: str, engine_names: Sequence[str]) -> str | None:
     others = [engines.get(other) for other in engines.names() if other not in engine_names]
     has = next((other.title for other in others if _written(other, flags[0])), None)
     titles = " and ".join(engines.get(chosen).title for chosen in engine_names)
-    return f"It is an argument of {has}, and {titles} has none of this name." if has else None
+    return f"It is an argument of {has}, and {titles} has none of this name." if has and titles else None
 
 
 def _written(engine: Engine, flag: str) -> str | None:

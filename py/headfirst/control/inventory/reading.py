@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from headfirst.common.errors import InputError
+from headfirst.control.inventory.decided import DECIDED
 from headfirst.control.inventory.variables import role_options
-from headfirst.decide.cluster.settings import SERVICE_NAMES, SETTING_NAMES
+from headfirst.decide.cluster.settings import PREFIX, SERVICE_NAMES, SETTING_NAMES
 
 # Variables of roles that the plan and its checks read.
 _ROLE_VALUES = ("weights_port", "host_tuning_firewall", "host_tuning_closed_ports")
@@ -44,8 +45,12 @@ class HostLine:
 
 @dataclass(frozen=True)
 class HostReading:
-    """One host: `where` has all its variables, `values` those of the settings, decrypted and templated."""
+    """One host: `where` has all its variables, `values` those of the settings, decrypted and templated.
 
+    `written` has all names as the inventory writes them.
+    """
+
+    written: Mapping[str, str | None]
     where: Mapping[str, str | None]
     values: Mapping[str, Any]
     role_values: Mapping[str, Any]  # those of _ROLE_VALUES
@@ -64,14 +69,15 @@ class ServiceReading:
     hosts: list[str]
     values: Mapping[str, Any]
     where: Mapping[str, str | None]
-    on_hosts: list[str]
+    on_hosts: Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
 class Reading:
     """What Ansible reads. `services` are by group. `own_groups`: other groups with hosts, in their order.
     `limited`: hosts that --limit leaves; None without it. `stated`: all hosts and groups with members
-    and variables, as the inventory's own files have them, untemplated.
+    and variables, as the inventory's own files have them, untemplated. `prefix`: what settings start with
+    there; in `values` and `where` they have their plain names. `refused`: variables that cannot be read.
     """
 
     groups: Mapping[str, list[str]]
@@ -81,6 +87,8 @@ class Reading:
     lines: tuple[HostLine, ...]
     limited: list[str] | None
     stated: Mapping[str, Any] = field(repr=False)
+    prefix: str
+    refused: Sequence[InputError]
 
 
 def read(
@@ -106,9 +114,10 @@ def read(
             "inventories": [str(path) for path in paths],
             "extra_vars": list(extra_vars),
             "wanted": sorted(SETTING_NAMES),
+            "prefix": PREFIX,
             "service_names": sorted(SERVICE_NAMES),
             "role_options": {
-                key: option for key, option in role_options().items() if key not in SETTING_NAMES
+                key: option for key, option in role_options().items() if key not in SETTING_NAMES | DECIDED
             },
             "limit": limit,
             "texts": {str(path.absolute()): text for path, text in (texts or {}).items()},
@@ -116,11 +125,27 @@ def read(
     )
     if error := answer.get("error"):
         raise _explained(error)
-    hosts = {name: _host(host) for name, host in answer["hosts"].items()}
+    prefix = answer["prefix"]
+    hosts = {name: _host(host, prefix) for name, host in answer["hosts"].items()}
     lines = tuple(HostLine(*line) for line in answer["lines"])
-    services = {name: ServiceReading(**service) for name, service in answer["services"].items()}
-    named = (answer[name] for name in ("limited", "stated"))
-    return Reading(answer["groups"], answer["own_groups"], services, hosts, lines, *named)
+    services = {
+        name: ServiceReading(
+            service["hosts"], *(_plain(service[part], prefix) for part in ("values", "where", "on_hosts"))
+        )
+        for name, service in answer["services"].items()
+    }
+    refused = [_explained(error) for error in answer["refused"]]
+    named = {name: answer[name] for name in ("groups", "own_groups", "limited", "stated", "prefix")}
+    return Reading(services=services, hosts=hosts, lines=lines, refused=refused, **named)
+
+
+def _plain(named: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """By the plain names of settings; in an inventory with a prefix a name without is no setting."""
+    return {
+        plain if (plain := name.removeprefix(prefix)) in SETTING_NAMES else name: value
+        for name, value in named.items()
+        if not (prefix and name in SETTING_NAMES)
+    }
 
 
 def role_values(
@@ -137,21 +162,22 @@ def role_values(
             "limit": None,
         }
     )
-    if error := answer.get("error"):
+    for error in filter(None, (answer.get("error"), *answer.get("refused", ()))):
         raise _explained(error)
     defaults = {name: role_options()[name]["default"] for name in names}
     return {name: defaults | host["values"] for name, host in answer["hosts"].items()}
 
 
-def _host(answer: Mapping[str, Any]) -> HostReading:
-    values, of_roles = answer["values"], answer["of_roles"]
+def _host(answer: Mapping[str, Any], prefix: str) -> HostReading:
+    of_roles = answer["of_roles"]
     defaults = {name: role_options()[name]["default"] for name in _ROLE_VALUES}
     role_values = {
         name: default if of_roles.get(name) is None else of_roles[name] for name, default in defaults.items()
     }
     return HostReading(
         answer["where"],
-        values,
+        _plain(answer["where"], prefix),
+        _plain(answer["values"], prefix),
         role_values,
         frozenset(answer["used"]),
         answer["login"],

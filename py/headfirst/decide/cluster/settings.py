@@ -535,3 +535,5 @@ CLUSTER_NAMES = frozenset(ClusterSettings.model_fields)
 SERVICE_NAMES = frozenset(ServiceSettings.model_fields)
 HOST_NAMES = frozenset(HostSettings.model_fields)
 SETTING_NAMES = CLUSTER_NAMES | SERVICE_NAMES | HOST_NAMES
+# An inventory may write its settings with it, beside another program's variables: then no other name is one.
+PREFIX = "headfirst_"

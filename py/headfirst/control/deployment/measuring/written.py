@@ -12,9 +12,10 @@ from headfirst.common.errors import InputError
 from headfirst.common.state_files import rewrite_file, text_of
 from headfirst.control.inventory.edit import reread
 from headfirst.control.inventory.reading import HostReading, Reading, ServiceReading, read
+from headfirst.decide.cluster.settings import PREFIX
 
 _NAME = "engine_args"
-_ASSIGNMENT = re.compile(rf"\s*{_NAME}\s*=")
+_ASSIGNMENT = re.compile(rf"\s*(?:{PREFIX})?{_NAME}\s*=")
 _HEADER = re.compile(r"\s*\[([^\]]+)\]\s*(?:[#;].*)?$")
 
 
@@ -35,13 +36,14 @@ def write_arguments(
     INI file with such a place, or Ansible would not read these arguments, or would read another change too.
     """
     before, value = read(inventories, extra_vars, None), shlex.join(arguments)
+    line = before.prefix + line_of(arguments)
     for file, at, replaces in _places(before, inventories[0], service):
         lines = text_of(file).splitlines(keepends=True)
-        body, new = lines[at].rstrip("\r\n"), line_of(arguments)
+        body = lines[at].rstrip("\r\n")
         end = lines[at].removeprefix(body) or "\n"
         meant, group = copy.deepcopy(before.stated), _section(lines, at).partition(":")[0]
-        meant["groups"].setdefault(group, {"vars": {}})["vars"][_NAME] = repr(value)
-        lines[at] = (new if replaces else body + end + new) + end
+        meant["groups"].setdefault(group, {"vars": {}})["vars"][before.prefix + _NAME] = repr(value)
+        lines[at] = (line if replaces else body + end + line) + end
         after = reread(inventories, file, "".join(lines), meant, extra_vars)
         if after and all(each.values.get(_NAME) == value for each in _readers(after, service)):
             rewrite_file(file, "".join(lines))
@@ -49,7 +51,7 @@ def write_arguments(
     raise InputError(
         f"{_NAME} cannot be written into this inventory",
         where=_readers(before, service)[0].where.get(_NAME) or str(inventories[0]),
-        hint=f"Write: {line_of(arguments)}" + (f" for the group {service}" if service else ""),
+        hint=f"Write: {line}" + (f" for the group {service}" if service else ""),
     )
 
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
-from headfirst.control.deployment.running.artifacts import Artifacts, Tarball, registry_logins
+from headfirst.control.deployment.running.artifacts import Artifacts, registry_logins
 from headfirst.control.deployment.running.role_vars import HostVars, merged
 from headfirst.control.deployment.running.role_vars.engine import (
     replica_vars,
@@ -42,8 +40,6 @@ from headfirst.control.deployment.running.role_vars.weights import (
     tools_vars,
 )
 from headfirst.control.deployment.running.stages import ALONE, STAGES, Scope
-from headfirst.control.inventory.names import setting_of
-from headfirst.decide.cluster.settings import SETTING_NAMES
 from headfirst.decide.cluster.types import Cluster, Host, Service
 from headfirst.decide.plan.types import Plan, PlannedService
 
@@ -118,28 +114,6 @@ def of_up(
     phases = [phase for phase in stages if phase.variables]
     single_run = _is_single_run(cluster) and not plan.services[0].companions
     return _joined("up.yml", phases) if single_run else phases
-
-
-def up_variables(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
-    """The variables of all stages per host; where a host has several ranks, those of the last one."""
-    return merged(*(phase.variables for phase in _stages(_Up(cluster, plan, secrets, files, plan.services))))
-
-
-def refuse_decided(cluster: Cluster, plan: Plan) -> None:
-    """InputError for the first variable of the inventory that a stage gets from the plan instead."""
-    secrets = Secrets().with_keys(service.name for service in cluster.services)
-    file = Tarball(Path("-"), on_node=False)  # only the names of the variables are read
-    files = Artifacts({service.name: file for service in cluster.services}, file, Path("-"), file)
-    written = up_variables(cluster, plan, secrets, files)
-    decided = {name for variables in written.values() for name in variables} - SETTING_NAMES
-    for name in sorted(cluster.given.keys() & decided):
-        setting = setting_of(name)
-        other = "`deploy plan` shows its value, `deploy variables` the settings that the plan follows."
-        raise InputError(
-            f"{name} is decided by the plan",
-            where=cluster.given[name] or "extra variables (-e)",
-            hint=f"Write {setting} instead." if setting else other,
-        )
 
 
 def _stages(up: _Up) -> Iterator[Phase]:

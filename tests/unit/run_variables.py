@@ -1,0 +1,15 @@
+"""What a whole `deploy up` sets on each host."""
+
+from __future__ import annotations
+
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.phases import of_up
+from headfirst.control.deployment.running.role_vars import HostVars, merged
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan.types import Plan
+
+
+def up_variables(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
+    """The variables of all stages per host; where a host has several ranks, those of the last one."""
+    return merged(*(phase.variables for phase in of_up(cluster, plan, secrets, files)))
