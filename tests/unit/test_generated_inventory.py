@@ -165,6 +165,19 @@ def test_ansible_reads_what_was_written(tmp_path: Path, cluster: Cluster) -> Non
     assert json.loads(done.stdout)["value"] == value
 
 
+def test_what_is_decided_has_precedence_over_host_vars(tmp_path: Path, cluster: Cluster) -> None:
+    """A role's variable may be called like a setting, and so may one of another program."""
+    users, folder = tmp_path / "cluster.ini", tmp_path / "planned"
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars" / "node1.yml").write_text("weights_dir: /theirs\nproxy_port: 3128\n")
+    folder.mkdir()
+    inventory.write(folder / "plan.yml", cluster, {"node1": {"weights_dir": "/{ours"}}, None)
+    inventories = ["-i", users, "-i", folder / "plan.yml"]
+    argv = [Path(sys.executable).with_name("ansible-inventory"), *inventories, "--host", "node1"]
+    found = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+    assert (found["weights_dir"], found["proxy_port"]) == ("/{ours", 3128)
+
+
 def test_a_run_on_some_hosts_has_the_logins_of_all_lab_nodes(tmp_path: Path) -> None:
     path = tmp_path / "lab.ini"
     path.write_text(f"{INVENTORY}lab=true\n[workers]\nnode2 ansible_host=192.0.2.2\n")

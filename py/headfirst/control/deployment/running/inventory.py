@@ -12,6 +12,7 @@ from yaml.nodes import ScalarNode
 from headfirst.control.inventory.login import ASKED
 from headfirst.control.lab.types import LabAccess
 from headfirst.control.run.environment import SSH_ARGS
+from headfirst.decide.cluster.settings import SETTING_NAMES
 from headfirst.decide.cluster.types import Cluster, Host
 
 DEVICE_GROUPS = ("headfirst_gpu", "headfirst_rdma")
@@ -66,6 +67,13 @@ def write(
     literal = {
         name: {key: _literal(value) for key, value in variables.items()} for name, variables in hosts.items()
     }
+    # What the user's host_vars/ has of these names would have precedence over this file.
+    beside = path.parent / "host_vars"
+    beside.mkdir(exist_ok=True)
+    for name, variables in literal.items():
+        named = {key: value for key, value in variables.items() if key in SETTING_NAMES}
+        if named and "/" not in name:
+            (beside / f"{name}.yml").write_text(yaml.dump(named, Dumper=_Dumper))
     inventory = {"all": {"hosts": literal, "children": groups}}
     text = yaml.dump(inventory, Dumper=_Dumper, sort_keys=False, width=4096)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
