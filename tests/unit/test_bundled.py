@@ -115,6 +115,14 @@ def test_an_inventory_may_name_its_bundle(inventory: Path) -> None:
     assert prepare([inventory], [f"bundle={path}"], probe=False, online=True).bundle is None
 
 
+def test_a_bundle_that_is_no_file_may_be_another_programs_word(inventory: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        prepare([inventory], ["bundle=base-2026-10"], probe=False)
+    assert refused.value.what == f"bundle: no such file: {inventory.parent}/base-2026-10"
+    assert "headfirst_NAME" in str(refused.value.hint)
+    assert prepare([inventory], ["bundle="], probe=False).bundle is None
+
+
 def test_the_signers_of_the_inventory_are_for_the_bundle_of_the_command_line_too(inventory: Path) -> None:
     request = BundleRequest(bundle_of(inventory).paths)
     with pytest.raises(InputError, match="no signer of the bundle is named"):

@@ -30,6 +30,7 @@ from headfirst.control.paths import cache_dir, state_dir
 from headfirst.control.run.node_wheel import build_node_wheel
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import StageTime
+from headfirst.decide.cluster.settings import PREFIX
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -295,9 +296,11 @@ def _asked(request: BundleRequest | None, cluster: Cluster) -> BundleRequest:
     That the inventory's needs no signature is for that one alone.
     """
     named = cluster.settings.bundle_signers
-    asked = request or BundleRequest(
-        [local_file(cluster, path) for path in cluster.settings.bundle], unsigned=named == "none"
-    )
+    paths = [local_file(cluster, path) for path in cluster.settings.bundle]
+    if request is None and (missing := next((path for path in paths if not path.is_file()), None)):
+        hint = f"Another program's? Write the settings of Headfirst as {PREFIX}NAME, or: -e bundle="
+        raise InputError(f"bundle: no such file: {missing}", where=cluster.given.get("bundle"), hint=hint)
+    asked = request or BundleRequest(paths, unsigned=named == "none")
     if asked.signers or asked.unsigned or named in (None, "none"):
         return asked
     return replace(asked, signers=local_file(cluster, named))
