@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import generated
-from headfirst.control.inventory.variables import settings_variables
+from headfirst.control.inventory.decided import DECIDED
+from headfirst.control.inventory.variables import role_options, settings_variables
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "inventory.md"
 
@@ -37,20 +38,27 @@ resolve, resolves to several addresses or to a loopback address is refused: writ
 A relative path of a file on this machine (`tls_key`, `api_key_file`, `registry_logins`, `bundle`, …) starts
 at the folder of the inventory.
 
-Every variable of a role (`docker_engine_*`, `weights_*`, …: see [Roles](reference/roles.md)) passes through
-to it, and is checked against its argument specification first.
+A variable of a role (`docker_engine_*`, `weights_*`, …: see [Roles](reference/roles.md)) passes through to
+it, and is checked against its argument specification first. {decided} of the {roles} are refused instead:
+those that the plan decides, which that page marks "Set by the plan", and for which a setting below is often
+what was meant.
 
 Variables of your own are accepted where a template uses them, where their name starts with `my_` or `x_`,
 and where `own_variables` lists them (names or patterns: `own_variables="site_* rack"`). Another unknown
 name is refused where it resembles one of the names below or starts like one, with its line and the nearest
 name. A name of what is served (`expert_copies`, `max_model_len`) is refused too. Any other name gets a
-note of `deploy plan`, which is in its `--json` as well.
+note of `deploy plan`, which is in its `--json` as well. All wrong variables are in one error, each with its
+file and line.
+
+Every setting below may be written with `headfirst_` before its name, for
+[an inventory that other programs use too](ssh-logins.md#beside-another-teams-variables).
 """
 
 
 def main() -> int:
     """Write the page, or with --check return 1 when it is not up to date."""
-    page = "\n".join([HEAD, *_table("For a service, under `[all:vars]` or the service's group", "service"),
+    head = HEAD.format(decided=len(DECIDED), roles=len(role_options()))
+    page = "\n".join([head, *_table("For a service, under `[all:vars]` or the service's group", "service"),
                       "", *_table("For the whole cluster, under `[all:vars]`", "cluster"),
                       "", *_table("For one host, on its line", "host"), ""])  # fmt: skip
     return generated.write({PAGE: page})

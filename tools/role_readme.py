@@ -14,10 +14,14 @@ from typing import Any
 
 import generated
 import yaml
+from headfirst.control.inventory.decided import DECIDED
 
 ROLES = Path(__file__).resolve().parent.parent / "roles"
 # Ansible's markup: C(code), V(value), O(option), M(module), B(bold), I(italic).
 MARKUP = re.compile(r"\b([CVOMBI])\(([^)]*)\)")
+DECIDED_NOTE = (
+    "`deploy` refuses a variable that is **set by the plan** in an inventory; a playbook of your own sets it."
+)
 QUOTES = {"B": "**", "I": "*"}
 
 
@@ -34,6 +38,7 @@ def readme(role: str, specs: dict[str, Any]) -> str:
         *[f"{line}\n" for line in _paragraphs(main["description"])],
         "## Variables",
         "",
+        *([DECIDED_NOTE, ""] if DECIDED & options.keys() else []),
         "| Variable | Type | Default | What it is |",
         "|---|---|---|---|",
         *[_row(name, option) for name, option in options.items()],
@@ -58,7 +63,7 @@ def _row(name: str, option: dict[str, Any]) -> str:
     default = (
         "required" if option.get("required") else f"`{json.dumps(option.get('default'), ensure_ascii=False)}`"
     )
-    text = " ".join(_paragraphs(option["description"]))
+    text = ("**Set by the plan.** " if name in DECIDED else "") + " ".join(_paragraphs(option["description"]))
     if "choices" in option:
         text += f" One of {', '.join(f'`{choice}`' for choice in option['choices'])}."
     for key, sub in option.get("options", {}).items():

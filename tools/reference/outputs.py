@@ -84,7 +84,7 @@ OUTPUTS = (
     Output(
         "deploy render", "`to`, `files`: a list of objects with `path`, `mode`, `text`; `left_out`, `older`"
     ),
-    Output("deploy variables", "a list of objects with `name`, `scope`, `default`, `description`"),
+    Output("deploy variables", "a list of objects with `name`, `scope`, `default`, `description`, `decided`"),
     Output("deploy release", "`event` `released`, `hosts`, `left`"),
 )
 # Verbs that print what happens, line by line.

@@ -331,5 +331,6 @@ def variables(
     console = Terminal(highlight=False, markup=False)
     for variable in matches:
         default = f", default {variable.default}" if variable.default else ""
+        default = ", set by the plan" if variable.decided else default
         console.print(f"{variable.name}  ({variable.scope}{default})", soft_wrap=True)
         console.print(wrapped(variable.description, console.width, "    "), soft_wrap=True)

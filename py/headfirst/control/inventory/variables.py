@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel
 
 from headfirst.collection import collection_root
+from headfirst.control.inventory.decided import DECIDED
 from headfirst.decide.cluster.settings import ClusterSettings, HostSettings, ServiceSettings
 
 # libyaml where it is there: without it these files are half of the time that a plan takes.
@@ -21,12 +22,16 @@ _CHECKED = ("type", "elements", "choices", "options")
 
 
 class Variable(NamedTuple):
-    """`scope` is `service`, `cluster`, `host`, or the name of the role that reads the variable."""
+    """`scope` is `service`, `cluster`, `host`, or the name of the role that reads the variable.
+
+    `decided`: by the plan, so that an inventory cannot set it.
+    """
 
     name: str
     scope: str
     default: str
     description: str
+    decided: bool = False
 
 
 def settings_variables() -> tuple[Variable, ...]:
@@ -84,7 +89,9 @@ def _yaml(path: Path) -> dict[str, Any]:
 def role_variables() -> tuple[Variable, ...]:
     """The public variables of every role, from their argument specifications."""
     return tuple(
-        Variable(name, option["role"], _text(option["default"]), _sentence(option["description"]))
+        Variable(
+            name, option["role"], _text(option["default"]), _sentence(option["description"]), name in DECIDED
+        )
         for name, option in role_options().items()
     )
 
