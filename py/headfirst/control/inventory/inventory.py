@@ -12,7 +12,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.host_firewall im
 from pydantic import BaseModel, ValidationError
 
 from headfirst.common.errors import InputError
-from headfirst.control.inventory import secret_environment
+from headfirst.control.inventory import proxy_login, secret_environment
 from headfirst.control.inventory.address import address_of, is_reachable
 from headfirst.control.inventory.login import login_of
 from headfirst.control.inventory.names import in_order, judged, refuse
@@ -29,7 +29,7 @@ from headfirst.decide.cluster.settings import (
     HostSettings,
     ServiceSettings,
 )
-from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.cluster.types import Cluster, Host, OutboundProxy
 from headfirst.decide.hardware import gpus
 from headfirst.decide.scrub import url_credentials
 
@@ -105,7 +105,7 @@ def load(
     _refuse_same_names(cluster, paths)
     ports.refuse(cluster)
     _refuse_empty_limit(cluster, limit)
-    return secret_environment.apart(cluster)
+    return secret_environment.apart(proxy_login.read(cluster))
 
 
 def state_of(paths: Sequence[Path]) -> frozenset[tuple[str, int, int]]:
@@ -369,6 +369,20 @@ def _host(name: str, settings: HostSettings, reading: Reading, paths: tuple[Path
         weights_addresses=tuple(str(address) for address in settings.weights_addresses),
         firewall=host.role_values["host_tuning_firewall"],
         closed_ports=_closed_ports(host),
+        outbound=_outbound(settings),
+    )
+
+
+def _outbound(settings: HostSettings) -> OutboundProxy | None:
+    """The proxies of a host, without the login of their file; an empty setting is for none."""
+    https = settings.https_proxy or settings.http_proxy
+    if not https:
+        return None
+    return OutboundProxy(
+        http=settings.http_proxy or None,
+        https=https,
+        exceptions=tuple(settings.no_proxy),
+        login_file=settings.http_proxy_login_file or None,
     )
 
 
@@ -477,7 +491,7 @@ def _invalid(error: ValidationError, name: str, where: str | None, prefix: str) 
 def _shown(name: str, value: Any) -> str:
     """The value, or only its beginning where it is long; nothing where it may hold a secret."""
     shown = ",".join(map(str, value)) if isinstance(value, list) else value
-    text = "" if name.endswith("_env") else f"={shown}"
+    text = "" if name.endswith(("_env", "_proxy")) else f"={shown}"
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 

@@ -121,6 +121,9 @@ DraftModel = Annotated[Text, AfterValidator(values.draft_model)]
 Hcas = Annotated[str, BeforeValidator(values.hcas), BeforeValidator(values.words)]
 Cores = Annotated[str, BeforeValidator(values.cores), BeforeValidator(values.words)]
 Devices = Annotated[Listed, AfterValidator(values.devices)]
+ProxyUrl = Annotated[str, AfterValidator(values.proxy_url)]
+Exceptions = Annotated[Listed, AfterValidator(values.proxy_exceptions)]
+Mirrors = Annotated[Pairs, BeforeValidator(values.named_mirrors), AfterValidator(values.mirrors)]
 
 
 class ClusterSettings(BaseModel):
@@ -152,6 +155,11 @@ class ClusterSettings(BaseModel):
         None,
         description="Logins of private registries, a file on this machine as `docker login` writes it, such "
         "as `~/.docker/config.json`. See docs/images.md.",
+    )
+    registry_mirrors: Mirrors = Field(
+        default_factory=dict,
+        description="Mirrors from which the plan's own images of ghcr.io and nvcr.io are pulled: "
+        "`ghcr.io=ghcr.nju.edu.cn`, or `china` for public ones. See docs/behind-a-proxy.md.",
     )
     supervisor_port: HighPort = Field(
         5020, description="Port at which the supervisors of the hosts answer each other."
@@ -253,6 +261,11 @@ class ClusterSettings(BaseModel):
         description="Names of your own variables, or patterns such as `site_*`, that are not compared "
         "with the names above.",
     )
+
+    def mirrored(self, image: str) -> str:
+        """The name by which an image of the plan is pulled: at the mirror of its registry."""
+        registry, slash, rest = image.partition("/")
+        return f"{self.registry_mirrors.get(registry, registry)}{slash}{rest}"
 
 
 class ServiceSettings(BaseModel):
@@ -525,6 +538,21 @@ class HostSettings(BaseModel):
     cpu_cores: Cores | None = Field(
         None,
         description="With engine_device=cpu, the cores that its ranks share, e.g. 0-15. Default: all.",
+    )
+    http_proxy: ProxyUrl | None = Field(
+        None,
+        description="Proxy through which the host reaches package archives, registries and hubs, such as "
+        "`http://proxy.example.org:3128`. Not between hosts. See docs/behind-a-proxy.md.",
+    )
+    https_proxy: ProxyUrl | None = Field(None, description="Proxy for https URLs. Default: http_proxy.")
+    no_proxy: Exceptions = Field(
+        default_factory=list,
+        description="Names, domains such as `.example.org`, and addresses that are reached without the "
+        "proxy, beside the hosts of the cluster.",
+    )
+    http_proxy_login_file: Text | None = Field(
+        None,
+        description="File on this machine with the login of the proxies: one line USER:PASSWORD, mode 0600.",
     )
     lab: bool = Field(False, description="This host is a node that is created on this machine.")
     lab_memory: Bytes | None = None

@@ -47,6 +47,17 @@ class Login:
 
 
 @dataclass(frozen=True)
+class OutboundProxy:
+    """Proxies between a host and what is outside of the cluster: URLs, and USER:PASSWORD as their login."""
+
+    http: str | None
+    https: str
+    exceptions: tuple[str, ...]
+    login_file: str | None = None
+    login: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
 class Host:
     """One server. `address` is the IPv4 address the ranks use among themselves; rates are bytes a second."""
 
@@ -78,6 +89,7 @@ class Host:
     weights_dir_shared: bool = False
     model_folder: FolderFacts | None = None  # of the first service here that may serve it where it is
     cgroup_obstacle: CgroupObstacle | None = None  # to rules by the cgroup of a socket; "": none
+    outbound: OutboundProxy | None = None
     lacks: frozenset[str] = frozenset()  # roles without which its devices do not work: nvidia_driver, rdma
 
 

@@ -10,7 +10,7 @@ from headfirst.decide.containers import blanks
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import contents, images, kept, monitoring, unused
 from headfirst.decide.plan.front import proxy, webui
-from headfirst.decide.plan.host import devices, memory, ports, rank_ports
+from headfirst.decide.plan.host import devices, memory, outbound, ports, rank_ports
 from headfirst.decide.plan.sizing.alternatives import advised
 from headfirst.decide.plan.trial import Trial
 from headfirst.decide.plan.types import Plan
@@ -54,10 +54,12 @@ def _build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pl
         spares=spares,
         monitoring=watch,
         proxy=front,
+        outbound=outbound.plan(cluster),
         container_runtime=cluster.settings.container_runtime,
         notes=[
             *cluster.notes,
             *images.notes(cluster),
+            *outbound.notes(cluster),
             *(webui.notes(cluster) if page else []),
             *unused.notes(cluster, chats=page is not None),
         ],

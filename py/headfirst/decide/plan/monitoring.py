@@ -333,7 +333,7 @@ def _exporters(cluster: Cluster, host: Host) -> Iterator[MonitoringContainer]:
         image_source="registry",
         container=Container(
             name=DCGM_EXPORTER,
-            image=settings.dcgm_exporter_image or DCGM_EXPORTER_IMAGE,
+            image=settings.dcgm_exporter_image or settings.mirrored(DCGM_EXPORTER_IMAGE),
             environment={"DCGM_EXPORTER_LISTEN": gpu},
             **gpu_options(settings.container_runtime, None),
             cap_drop=["ALL"],

@@ -577,6 +577,16 @@ class HostDevices(_Frozen):
     reason: str
 
 
+class Outbound(_Frozen):
+    """Through which proxies a host reaches what is outside of the cluster (see plan/host/outbound.py)."""
+
+    host: str
+    http_proxy: str | None
+    https_proxy: str
+    no_proxy: list[str]
+    has_login: bool  # the proxies ask for one, which is no part of the plan
+
+
 class RankPorts(_Frozen):
     """How the ports of a host's ranks are closed to strangers (see plan/host/rank_ports.py)."""
 
@@ -601,6 +611,7 @@ class Plan(_Frozen):
     monitoring: Monitoring | None = Field(default=None, exclude_if=operator.not_)
     spares: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     proxy: Proxy | None = Field(default=None, exclude_if=operator.not_)
+    outbound: list[Outbound] = Field(default_factory=list, exclude_if=operator.not_)
     container_runtime: Runtime = Field(default="docker", exclude_if="docker".__eq__)
     notes: list[str] = Field(default_factory=list, exclude_if=operator.not_)  # on variables that nothing uses
 

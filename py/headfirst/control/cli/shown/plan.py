@@ -14,6 +14,7 @@ from headfirst.decide.plan.sizing.fit import memory_text
 from headfirst.decide.plan.types import (
     Carrier,
     Fit,
+    Outbound,
     Plan,
     PlannedReplica,
     PlannedService,
@@ -75,6 +76,7 @@ def print_plan(plan: Plan, limit: Collection[str] | None = None, *, commands: bo
     console.print(table)
     _print_reasons(console, [(node.host, node.network.reasons) for _, _, node in nodes])
     _print_reasons(console, [(ports.host, [ports.reason]) for ports in plan.rank_ports if shows(ports.host)])
+    _print_outbound(console, [each for each in plan.outbound if shows(each.host)])
     if not commands or any(service.unfit for service in plan.services):
         return
     for _, _, node in nodes:
@@ -90,6 +92,19 @@ def print_plan(plan: Plan, limit: Collection[str] | None = None, *, commands: bo
     if front:
         title = f"proxy on {front.host}"
         _print_run(console, title, front.docker_run, front.container.image)
+
+
+def _print_outbound(console: Terminal, hosts: Sequence[Outbound]) -> None:
+    """What leaves the cluster through proxies, once for hosts with equal ones."""
+    for first in hosts:
+        alike = [each for each in hosts if each.model_copy(update={"host": first.host}) == first]
+        if alike[0] is not first:
+            continue
+        names = ", ".join(each.host for each in alike)
+        http = "" if first.http_proxy == first.https_proxy else f", http through {first.http_proxy or 'none'}"
+        login = ", with a login" if first.has_login else ""
+        console.paragraph(f"Outgoing requests of {names}: through {first.https_proxy}{http}{login}")
+        console.paragraph(f"  Without a proxy: {', '.join(first.no_proxy)}")
 
 
 def _replica(service: PlannedService, replica: PlannedReplica) -> str:

@@ -12,6 +12,7 @@ from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers.blanks import mark, parsed, secret
 from headfirst.decide.containers.spec import Container, docker_run
 from headfirst.decide.plan import overrides
+from headfirst.decide.plan.host import outbound
 from headfirst.decide.plan.types import PlannedService, Webui
 
 OFFICIAL_IMAGE = "ghcr.io/open-webui/open-webui:v0.12.4-slim"
@@ -41,7 +42,7 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
         {
             **base,
             "name": names.WEBUI,
-            "image": settings.webui_image or (BUILT_IMAGE if built else OFFICIAL_IMAGE),
+            "image": settings.webui_image or (BUILT_IMAGE if built else settings.mirrored(OFFICIAL_IMAGE)),
             "command": [*BUILT_COMMAND, "--host", host.address, "--port", str(settings.webui_port)]
             if built
             else [],
@@ -59,7 +60,7 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
         container=container,
         docker_run=docker_run(container, settings.container_runtime),
         env_file=parsed(_secrets(engine_keys)),
-        secret_env=dict(cluster.webui_secret_env),
+        secret_env={**_secret_proxies(cluster), **cluster.webui_secret_env},
     )
 
 
@@ -88,7 +89,14 @@ def _environment(cluster: Cluster, engine_urls: Sequence[str]) -> dict[str, str]
         "CORS_ALLOW_ORIGIN": ";".join(_origins(cluster)),
         **service_containers.BASES["open_webui"]["environment"],
         **_behind_proxy(cluster),
+        **outbound.variables(cluster, cluster.webui),
     }
+
+
+def _secret_proxies(cluster: Cluster) -> dict[str, str]:
+    """Proxies of the page's own requests whose URLs have a login; webui_env wins over them."""
+    variables = outbound.secret_variables(cluster, cluster.webui)
+    return {name: text for name, text in variables.items() if name not in cluster.settings.webui_env}
 
 
 def _behind_proxy(cluster: Cluster) -> dict[str, str]:
