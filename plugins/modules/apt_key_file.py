@@ -11,6 +11,8 @@ description:
   - Fetches a file of OpenPGP keys, takes the primary key that has the fingerprint with its user IDs,
     subkeys and signatures, and writes a file of this key alone for C(Signed-By). Other keys and other
     content of the fetched file do not reach apt.
+  - Proxies are those of the environment, and of the file of lines NAME=VALUE, as a shell reads them, that its
+    variable C(HEADFIRST_ENVIRONMENT_FILE) names, for proxies with a password.
   - Needs no gpg. A file that this module has written for the fingerprint is kept, and nothing is fetched.
 author: The Headfirst authors (@headfirst)
 attributes:
@@ -48,6 +50,7 @@ dest:
 """
 
 import os
+import shlex
 import tempfile
 import typing as t
 import urllib.error
@@ -83,6 +86,12 @@ def is_ours(data: bytes, fingerprint: str, write: t.Callable[[bytes], bytes]) ->
     return key is not None and write(key) == data
 
 
+def read_environment_file() -> None:
+    """Set the variables of the file that the environment names."""
+    text = read(os.environ.get("HEADFIRST_ENVIRONMENT_FILE", "")).decode()
+    os.environ.update(word.split("=", 1) for word in shlex.split(text))
+
+
 def main() -> None:
     """Fetch, take the key, write and exit."""
     module = AnsibleModule(
@@ -100,6 +109,7 @@ def main() -> None:
         module.fail_json(msg=f"dest is {dest}; apt reads keys from files that end in .asc or .gpg.")
     changed = not is_ours(read(dest), fingerprint, write)
     if changed and not module.check_mode:
+        read_environment_file()
         try:
             data = open_url(url, timeout=TIMEOUT_S).read(LIMIT)
         except (urllib.error.URLError, OSError) as error:

@@ -99,6 +99,11 @@ _NOT_BUILT = {
 
 _NO_SUCH = "Headfirst has no such setting: deploy variables lists all."
 _PLANNED = "`deploy variables` lists the settings that the plan follows."
+# What to write for a variable that follows no setting of a name like it.
+_INSTEAD = {
+    "weights_environment": "Write http_proxy for a proxy. Mirrors of hubs are read from HF_ENDPOINT and "
+    "MODELSCOPE_ENDPOINT, where `deploy` is typed. See docs/behind-a-proxy.md.",
+}
 # What another program's variable of this name would leave open, or take from elsewhere, is no note's matter.
 _PROTECTING = ("api_key_file", "bundle", "proxy", "tls")
 EXTRA = "extra variables (-e)"
@@ -144,7 +149,7 @@ def judged(
             answer = "Quote a value that has spaces: -e 'engine_args=\"--mem-fraction-static 0.8\"'."
         elif name in DECIDED:
             what, setting = f"{name} is decided by the plan", setting_of(name)
-            answer = f"Write {prefix}{setting} instead." if setting else _PLANNED
+            answer = f"Write {prefix}{setting} instead." if setting else _INSTEAD.get(name, _PLANNED)
         elif any(fnmatchcase(name, pattern) for pattern in patterns):
             continue
         elif prefix and name in SETTING_NAMES:

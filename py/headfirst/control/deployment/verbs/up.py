@@ -25,6 +25,7 @@ from headfirst.control.deployment.running.recorded import keep_plan, recorded
 from headfirst.control.deployment.running.restarts import announced
 from headfirst.control.deployment.running.role_vars import with_sources
 from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
+from headfirst.control.deployment.running.role_vars.outbound import outbound_vars
 from headfirst.control.deployment.running.role_vars.weights import hub_tokens
 from headfirst.control.deployment.running.stages import checked_tags, refuse_limit
 from headfirst.control.lab import packages
@@ -154,6 +155,9 @@ def _carry_out(
     if closed:
         brought = run_stages("bundle.yml", options, prepared.cluster, sources, reporter)
         before = [closed.bundle.proving, *brought.stages]
+    elif prepared.plan.outbound:
+        logins = outbound_vars(prepared.cluster)
+        before = [*run_stages("outbound.yml", options, prepared.cluster, logins, reporter).stages]
     peers = prepared.cluster.limited_hosts if options.service else None
     if devices.comes_first(prepared.cluster):  # only drivers report GPUs and RDMA devices
         variables = with_sources(hardware_vars(prepared.cluster, prepared.plan, peers), sources)

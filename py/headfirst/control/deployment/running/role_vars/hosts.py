@@ -8,6 +8,7 @@ from typing import Any
 from headfirst.control.deployment.running.inventory import DEVICE_GROUPS, HOST_GROUPS
 from headfirst.control.deployment.running.role_vars import HostVars, merged
 from headfirst.control.deployment.running.role_vars.front import closed_ports
+from headfirst.control.deployment.running.role_vars.outbound import outbound_vars
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.engines import nccl
 from headfirst.decide.plan.host.requirements import (
@@ -35,7 +36,7 @@ def hardware_vars(cluster: Cluster, plan: Plan, peers: Sequence[Host] | None = N
         host.name: _host_tuning(cluster, plan, host) | _drivers(cluster, plan, host)
         for host in (*cluster.nodes, *cluster.router_hosts, *([cluster.webui] if cluster.has_proxy else []))
     }
-    return merged(check_vars(cluster, plan, peers), hosts)
+    return merged(check_vars(cluster, plan, peers), hosts, outbound_vars(cluster))
 
 
 def _check(cluster: Cluster, plan: Plan, host: Host, peers: Sequence[Host]) -> dict[str, Any]:

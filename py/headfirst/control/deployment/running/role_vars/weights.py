@@ -12,6 +12,7 @@ from headfirst.control.deployment.running.artifacts import Artifacts, image_sour
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.plan.host import outbound
 from headfirst.decide.plan.types import Companion, Plan, PlannedService, WeightsMember
 
 
@@ -77,6 +78,11 @@ def _node_tools(plan: Plan, host: Host, files: Artifacts) -> dict[str, Any]:
     }
 
 
+def _proxies(cluster: Cluster, member: WeightsMember) -> dict[str, str]:
+    host = next(host for host in cluster.hosts if host.name == member.host)
+    return outbound.variables(cluster, host) | outbound.secret_variables(cluster, host)
+
+
 def _sources(service: PlannedService) -> list[str]:
     return [service.weights.source, *(companion.source for companion in service.companions)]
 
@@ -108,7 +114,8 @@ def _weights(
         "weights_rdma": member.rdma_ports,
         "weights_token": secrets.weights_token,
         "weights_hub_token": hub_token(service.weights.source) if member.fetches else "",
-        "weights_environment": hub_environment(),
+        # Nothing between the hosts reads these: of a member that fetches, the hub's client does.
+        "weights_environment": hub_environment() | (_proxies(cluster, member) if member.fetches else {}),
         # The supervisor starts all ranks of the replica again.
         "weights_readers": {
             node.container.name: f"sudo {cluster.settings.container_runtime} stop {node.container.name}"
