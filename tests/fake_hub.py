@@ -38,8 +38,8 @@ class FakeHub(ThreadingHTTPServer):
     LISTING = "the listing"
     daemon_threads = True
 
-    def __init__(self, files: dict[str, bytes]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, files: dict[str, bytes], address: str = "127.0.0.1") -> None:
+        super().__init__((address, 0), _Handler)
         self.files = files
         self.cut: Counter[str] = Counter()
         self.wrong: Counter[str] = Counter()
@@ -62,11 +62,16 @@ class FakeHub(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"http://{self.server_address[0]}:{self.server_address[1]}"
 
     @property
     def cdn(self) -> str:
-        return f"http://localhost:{self.server_address[1]}/cdn"
+        address = (
+            self.url
+            if self.server_address[0] != "127.0.0.1"
+            else f"http://localhost:{self.server_address[1]}"
+        )
+        return f"{address}/cdn"
 
     def fails(self, failures: Counter[str], name: str) -> bool:
         """Whether this failure is due now; it is used up by asking."""
@@ -88,9 +93,9 @@ class FakeHub(ThreadingHTTPServer):
 
 
 @contextmanager
-def running(files: dict[str, bytes]) -> Iterator[FakeHub]:
+def running(files: dict[str, bytes], address: str = "127.0.0.1") -> Iterator[FakeHub]:
     """A hub that serves until the block ends."""
-    hub = FakeHub(files)
+    hub = FakeHub(files, address)
     thread = threading.Thread(target=hub.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

@@ -54,8 +54,8 @@ class Registry:
 
 
 @contextmanager
-def registry() -> Iterator[tuple[Registry, str]]:
-    """The registry, and its address on this machine."""
+def registry(address: str = "127.0.0.1") -> Iterator[tuple[Registry, str]]:
+    """The registry, and its address with the port."""
     held = Registry()
 
     class Handler(BaseHTTPRequestHandler):
@@ -78,11 +78,11 @@ def registry() -> Iterator[tuple[Registry, str]]:
         def log_message(self, *arguments: object) -> None:
             """Nothing is printed."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((address, 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield held, f"127.0.0.1:{server.server_address[1]}"
+        yield held, f"{address}:{server.server_address[1]}"
     finally:
         server.shutdown()
         thread.join()

@@ -11,8 +11,7 @@ description:
   - Fetches a file of OpenPGP keys, takes the primary key that has the fingerprint with its user IDs,
     subkeys and signatures, and writes a file of this key alone for C(Signed-By). Other keys and other
     content of the fetched file do not reach apt.
-  - Proxies are those of the environment, and of the file of lines NAME=VALUE, as a shell reads them, that its
-    variable C(HEADFIRST_ENVIRONMENT_FILE) names, for proxies with a password.
+  - Proxies are those of the environment, and of lines NAME=VALUE of the file C(HEADFIRST_ENVIRONMENT_FILE).
   - Needs no gpg. A file that this module has written for the fingerprint is kept, and nothing is fetched.
 author: The Headfirst authors (@headfirst)
 attributes:

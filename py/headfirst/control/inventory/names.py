@@ -99,11 +99,6 @@ _NOT_BUILT = {
 
 _NO_SUCH = "Headfirst has no such setting: deploy variables lists all."
 _PLANNED = "`deploy variables` lists the settings that the plan follows."
-# What to write for a variable that follows no setting of a name like it.
-_INSTEAD = {
-    "weights_environment": "Write http_proxy for a proxy. Mirrors of hubs are read from HF_ENDPOINT and "
-    "MODELSCOPE_ENDPOINT, where `deploy` is typed. See docs/behind-a-proxy.md.",
-}
 # What another program's variable of this name would leave open, or take from elsewhere, is no note's matter.
 _PROTECTING = ("api_key_file", "bundle", "proxy", "tls")
 EXTRA = "extra variables (-e)"
@@ -148,8 +143,8 @@ def judged(
             what = "a word of -e is not KEY=VALUE"
             answer = "Quote a value that has spaces: -e 'engine_args=\"--mem-fraction-static 0.8\"'."
         elif name in DECIDED:
-            what, setting = f"{name} is decided by the plan", setting_of(name)
-            answer = f"Write {prefix}{setting} instead." if setting else _INSTEAD.get(name, _PLANNED)
+            what, setting = f"{name} is decided by the plan", _followed(name)
+            answer = f"Write {prefix}{setting} instead." if setting else _PLANNED
         elif any(fnmatchcase(name, pattern) for pattern in patterns):
             continue
         elif prefix and name in SETTING_NAMES:
@@ -271,6 +266,11 @@ def _prefixes() -> tuple[str, ...]:
     """Names that start so are ours: roles' names, and the first words of the settings that have several."""
     roles = {f"{option['role']}_" for option in role_options().values()}
     return (*sorted(roles), "engine_", "webui_", "weights_", "model_", "lab_", "headfirst_")
+
+
+def _followed(name: str) -> str | None:
+    """The setting that a variable of a role follows, also one whose name is not like it."""
+    return "http_proxy" if name == "weights_environment" else setting_of(name)
 
 
 def setting_of(name: str) -> str | None:

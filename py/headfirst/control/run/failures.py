@@ -17,21 +17,13 @@ _AGAIN = "Run the same command again: it continues where it stopped."
 # Long results (a whole file's diff) have their reason near the front or in these keys.
 _TEXT_KEYS = ("module_stderr", "module_stdout", "stderr", "exception")
 # What programs report when a source outside of the cluster does not answer, and what to do.
-_OUTSIDE = (
-    (
-        re.compile(r"Proxy Authentication Required|\b407\b.*[Pp]roxy|[Pp]roxy.*\b407\b"),
-        "The proxy asks for a login: http_proxy_login_file=PATH names a file with USER:PASSWORD.",
-    ),
-    (
-        re.compile(
-            r"(Could not|Unable to) connect to|Temporary failure (in name resolution|resolving)|dial tcp|"
-            r"Name or service not known|No route to host|[Nn]etwork is unreachable|[Cc]onnection timed out|"
-            r"Max retries exceeded|waiting for connection|the hub cannot be used now|cannot be fetched"
-        ),
-        "Where a proxy leads outside, set http_proxy; where a source is blocked, a mirror: "
-        "docs/behind-a-proxy.md.",
-    ),
-)
+_OUTSIDE = {
+    "Proxy Authentication Required": "The proxy asks for a login: http_proxy_login_file=PATH names its file.",
+    r"(Could not|Unable to) connect to|Temporary failure (in name resolution|resolving)|dial tcp|"
+    r"Name or service not known|No route to host|[Nn]etwork is unreachable|[Cc]onnection timed out|"
+    r"Max retries exceeded|waiting for connection|the hub cannot be used now|cannot be fetched": "Where a "
+    "proxy leads outside, set http_proxy; where a source is blocked, a mirror: docs/behind-a-proxy.md.",
+}
 
 
 def to_error(
@@ -92,7 +84,7 @@ def _error(failure: HostFailed, access: Mapping[str, HostAccess]) -> HeadfirstEr
     if isinstance(failure.result.get("argument_errors"), list):
         return InputError(failure.message, where=failure.host, hint=f"Task: {failure.task}.")
     task = f"Stage {failure.stage}, task: {failure.task}."
-    advice = next((text for sign, text in _OUTSIDE if sign.search(said)), None)
+    advice = next((text for sign, text in _OUTSIDE.items() if re.search(sign, said)), None)
     hint = f"{advice}\n{task}" if advice and failure.stage != _ENGINE_STAGE else task
     return HeadfirstError(failure.message, where=failure.host, hint=hint)
 

@@ -123,7 +123,14 @@ Cores = Annotated[str, BeforeValidator(values.cores), BeforeValidator(values.wor
 Devices = Annotated[Listed, AfterValidator(values.devices)]
 ProxyUrl = Annotated[str, AfterValidator(values.proxy_url)]
 Exceptions = Annotated[Listed, AfterValidator(values.proxy_exceptions)]
-Mirrors = Annotated[Pairs, BeforeValidator(values.named_mirrors), AfterValidator(values.mirrors)]
+# Of Docker Hub the engine has mirrors: docker_engine_registry_mirrors.
+_MIRRORS = {"china": {"ghcr.io": "ghcr.nju.edu.cn", "nvcr.io": "nvcr.m.daocloud.io"}}
+_Mirror = Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]+(:\d+)?(/[a-z0-9._/-]+)?$")]
+Mirrors = Annotated[
+    dict[Annotated[str, Field(pattern=r"^(ghcr|nvcr)\.io$")], _Mirror],
+    BeforeValidator(_pairs),
+    BeforeValidator(lambda value: _MIRRORS.get(value, value) if isinstance(value, str) else value),
+]
 
 
 class ClusterSettings(BaseModel):

@@ -40,10 +40,6 @@ _DEVICE = re.compile(
 _PROXY = re.compile(r"https?://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):(?P<port>[0-9]{1,5})")
 # A name or a domain, an address, or a network as 10.0.0.0/8.
 _EXCEPTION = re.compile(r"\.?[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|[0-9A-Fa-f:.]{2,45}(?:/[0-9]{1,3})?")
-_MIRROR = re.compile(r"[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?(?:/[a-z0-9._/-]{1,100})?")
-# What `china` stands for. For Docker Hub the engine has mirrors: docker_engine_registry_mirrors.
-_MIRRORS = {"china": {"ghcr.io": "ghcr.nju.edu.cn", "nvcr.io": "nvcr.m.daocloud.io"}}
-_MIRRORED = ("ghcr.io", "nvcr.io")
 _CORES = re.compile(r"[0-9]{1,5}(?:-[0-9]{1,5})?")
 
 
@@ -227,41 +223,17 @@ def proxy_url(text: str) -> str:
     url = text.removesuffix("/")
     if "@" in url:
         raise ValueError(
-            "the URL has a login; write USER:PASSWORD into a file, chmod 600 it, and name the file in "
+            "the URL has a login; write USER:PASSWORD into a file, chmod 600 it, and name it in "
             "http_proxy_login_file"
         )
     match = _PROXY.fullmatch(url)
     if url and not (match and 0 < int(match["port"]) < 1 << 16):
-        raise ValueError(
-            "it must be http://HOST:PORT or https://HOST:PORT, such as http://proxy.example.org:3128"
-        )
+        raise ValueError("it must be http://HOST:PORT or https://HOST:PORT")
     return url
 
 
 def proxy_exceptions(names: list[str]) -> list[str]:
     """Names, domains and addresses that are reached without a proxy, in the form that all programs read."""
-    for name in names:
-        if not _EXCEPTION.fullmatch(name):
-            raise ValueError(
-                f"{name!r} is no name, domain or address: write `.example.org` for all names below it, "
-                "without * and without a port"
-            )
+    if wrong := next((name for name in names if not _EXCEPTION.fullmatch(name)), None):
+        raise ValueError(f"{wrong!r} is no name, domain (`.example.org`) or address; write no * and no port")
     return names
-
-
-def named_mirrors(value: Any) -> Any:
-    """The mirrors that a name is for; other values as they are."""
-    return _MIRRORS.get(value, value) if isinstance(value, str) else value
-
-
-def mirrors(hosts: dict[str, str]) -> dict[str, str]:
-    """By registry, the host from which its images are pulled."""
-    for registry, mirror in hosts.items():
-        if registry not in _MIRRORED:
-            raise ValueError(
-                f"the plan has no image of {registry}, only of {' and '.join(_MIRRORED)}; for Docker Hub set "
-                "docker_engine_registry_mirrors"
-            )
-        if not _MIRROR.fullmatch(mirror):
-            raise ValueError(f"the mirror of {registry} must be a host's name, such as ghcr.example.org")
-    return hosts

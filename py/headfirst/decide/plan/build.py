@@ -54,7 +54,7 @@ def _build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pl
         spares=spares,
         monitoring=watch,
         proxy=front,
-        outbound=outbound.plan(cluster),
+        outbound=[found for host in cluster.hosts if (found := outbound.of_host(cluster, host))],
         container_runtime=cluster.settings.container_runtime,
         notes=[
             *cluster.notes,

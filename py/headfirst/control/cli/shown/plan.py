@@ -96,15 +96,13 @@ def print_plan(plan: Plan, limit: Collection[str] | None = None, *, commands: bo
 
 def _print_outbound(console: Terminal, hosts: Sequence[Outbound]) -> None:
     """What leaves the cluster through proxies, once for hosts with equal ones."""
-    for first in hosts:
-        alike = [each for each in hosts if each.model_copy(update={"host": first.host}) == first]
-        if alike[0] is not first:
-            continue
-        names = ", ".join(each.host for each in alike)
-        http = "" if first.http_proxy == first.https_proxy else f", http through {first.http_proxy or 'none'}"
-        login = ", with a login" if first.has_login else ""
-        console.paragraph(f"Outgoing requests of {names}: through {first.https_proxy}{http}{login}")
-        console.paragraph(f"  Without a proxy: {', '.join(first.no_proxy)}")
+    alike: dict[str, list[str]] = {}
+    for each in hosts:
+        login = ", with a login" if each.has_login else ""
+        proxies = f"{each.https_proxy} (http: {each.http_proxy or 'none'}){login}"
+        alike.setdefault(f"{proxies}; directly: {', '.join(each.no_proxy)}", []).append(each.host)
+    for proxies, names in alike.items():
+        console.paragraph(f"Outgoing requests of {', '.join(names)}: through {proxies}")
 
 
 def _replica(service: PlannedService, replica: PlannedReplica) -> str:

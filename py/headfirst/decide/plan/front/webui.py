@@ -38,6 +38,8 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
     built = settings.webui_image_source == "build"
     base = service_containers.BASES["open_webui"]
     variables = _environment(cluster, engine_urls) | settings.webui_env
+    secret = outbound.secret_variables(cluster, host).items()
+    proxies = {name: url for name, url in secret if name not in settings.webui_env}
     container = Container.model_validate(
         {
             **base,
@@ -60,7 +62,7 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
         container=container,
         docker_run=docker_run(container, settings.container_runtime),
         env_file=parsed(_secrets(engine_keys)),
-        secret_env={**_secret_proxies(cluster), **cluster.webui_secret_env},
+        secret_env={**proxies, **cluster.webui_secret_env},
     )
 
 
@@ -91,12 +93,6 @@ def _environment(cluster: Cluster, engine_urls: Sequence[str]) -> dict[str, str]
         **_behind_proxy(cluster),
         **outbound.variables(cluster, cluster.webui),
     }
-
-
-def _secret_proxies(cluster: Cluster) -> dict[str, str]:
-    """Proxies of the page's own requests whose URLs have a login; webui_env wins over them."""
-    variables = outbound.secret_variables(cluster, cluster.webui)
-    return {name: text for name, text in variables.items() if name not in cluster.settings.webui_env}
 
 
 def _behind_proxy(cluster: Cluster) -> dict[str, str]:

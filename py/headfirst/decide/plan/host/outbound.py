@@ -8,14 +8,7 @@ from urllib.parse import quote
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.plan.types import Outbound
 
-# Between hosts nothing goes through a proxy, nor to the host itself.
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_PROXY_SETTINGS = ("http_proxy", "https_proxy")
-
-
-def plan(cluster: Cluster) -> list[Outbound]:
-    """The proxies of each host that has one."""
-    return [planned for host in cluster.hosts if (planned := of_host(cluster, host))]
 
 
 def of_host(cluster: Cluster, host: Host) -> Outbound | None:
@@ -64,11 +57,7 @@ def notes(cluster: Cluster) -> Iterator[str]:
     """What of the settings has no effect, or not everywhere."""
     for name in ("no_proxy", "http_proxy_login_file"):
         if name in cluster.given and not any(host.outbound for host in cluster.hosts):
-            where = cluster.given[name] or "extra variables (-e)"
-            yield f"{where}: {name} has no effect without {' or '.join(_PROXY_SETTINGS)}"
+            yield f"{cluster.given[name] or 'extra variables (-e)'}: {name} has no effect without http_proxy"
     exceptions = {name for host in cluster.hosts if host.outbound for name in host.outbound.exceptions}
     if networks := sorted(name for name in exceptions if "/" in name):
-        yield (
-            f"no_proxy={','.join(networks)}: Docker, Podman and pip read networks, other programs do not; "
-            "add the addresses that these reach without the proxy"
-        )
+        yield f"no_proxy={','.join(networks)}: only Docker, Podman and pip read networks; add the addresses"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from headfirst.control.deployment.running.role_vars import HostVars
@@ -24,17 +23,14 @@ def _host(cluster: Cluster, host: Host) -> dict[str, Any]:
     secret = outbound.secret_variables(cluster, host)
     # Ansible writes the environment of a task into an argument list: what is secret goes into files instead.
     named = {"APT_CONFIG": f"{FOLDER}/apt.conf", "HEADFIRST_ENVIRONMENT_FILE": f"{FOLDER}/environment"}
+    apt = [f'Acquire::{name.removesuffix("_proxy")}::Proxy "{url}";\n' for name, url in secret.items()]
+    variables = [f"{name}={url}\n" for name, url in secret.items()]
+    files = {"apt.conf": "".join(apt), "environment": "".join(variables)}
     every = environment | secret
     return {
         "headfirst_environment": environment | (named if secret else {}),
-        "headfirst_outbound_files": _files(secret) if secret else {},
+        "headfirst_outbound_files": files if secret else {},
         f"{runtime}_http_proxy": every.get("http_proxy", ""),
         f"{runtime}_https_proxy": every["https_proxy"],
         f"{runtime}_no_proxy": every["no_proxy"],
     }
-
-
-def _files(secret: dict[str, str]) -> dict[str, str]:
-    lines = [f'Acquire::{name.removesuffix("_proxy")}::Proxy "{url}";' for name, url in secret.items()]
-    variables = [f"{name}={shlex.quote(url)}" for name, url in secret.items()]
-    return {"apt.conf": "\n".join([*lines, ""]), "environment": "\n".join([*variables, ""])}
