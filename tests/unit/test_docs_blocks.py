@@ -32,7 +32,7 @@ from typer.testing import CliRunner
 LANGUAGES = {*SHELL, "ini", "yaml", "json", "python", "text"}
 # Programs of others: the shell parses their lines, their options are not checked.
 PARSED_ONLY = {
-    "ansible-galaxy", "ansible-playbook", "ansible-vault", "apt-get", "cp", "curl", "cut", "docker", "echo",
+    "ansible-galaxy", "ansible-playbook", "ansible-vault", "apt-get", "chmod", "cp", "curl", "cut", "docker", "echo",
     "git", "mkdir", "openssl", "pip", "printf", "python", "python3", "sed", "sha256sum", "ssh", "ssh-keygen",
     "pytest", "tar", "update-ca-certificates",
     # What `deploy render` writes, and the programs that read it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -281,3 +282,41 @@ def test_a_key_is_fetched_with_the_login_of_the_file(
     [(asked, authorization)] = seen
     assert asked == url
     assert base64.b64decode(authorization.removeprefix("Basic ")).decode() == f"me:{PASSWORD}"
+
+
+def test_apt_reads_the_login_of_the_file(tmp_path: Path) -> None:
+    own = prepared(tmp_path, f"http_proxy={PROXY}", login(tmp_path))
+    text = outbound_vars(own.cluster)["n1"]["headfirst_outbound_files"]["apt.conf"]
+    for name in ("etc", "state/lists/partial", "cache/archives/partial"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "status").touch()
+    archives = ("http://archive.invalid/debian", "http://direct.invalid/debian")
+    (tmp_path / "sources.list").write_text("".join(f"deb [trusted=yes] {url} ./\n" for url in archives))
+    settings = {
+        "Dir::Etc": tmp_path / "etc",
+        "Dir::Etc::SourceList": tmp_path / "sources.list",
+        "Dir::Etc::SourceParts": "-",
+        "Dir::State": tmp_path / "state",
+        "Dir::State::Status": tmp_path / "status",
+        "Dir::Cache": tmp_path / "cache",
+        "APT::Sandbox::User": "root",
+        "Acquire::Retries": "0",
+    }
+    options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+    with proxy() as (address, seen):
+        (tmp_path / "apt.conf").write_text(text.replace(PROXY.removeprefix("http://"), address))
+        (tmp_path / "apt.conf").chmod(0o600)
+        environment = {
+            "APT_CONFIG": str(tmp_path / "apt.conf"),
+            "no_proxy": "x,direct.invalid",
+            "LC_ALL": "C",
+        }
+        command = ["apt-get", *options, "update"]
+        done = subprocess.run(
+            command, env=os.environ | environment, capture_output=True, text=True, check=False
+        )
+    assert {url for url, _ in seen if url.startswith(f"{archives[0]}/./")}, done.stderr
+    assert not [url for url, _ in seen if "direct.invalid" in url]
+    logins = {base64.b64decode(sent.removeprefix("Basic ")).decode() for _, sent in seen}
+    assert logins == {f"me:{PASSWORD}"}
+    assert QUOTED not in done.stdout + done.stderr and PASSWORD not in done.stdout + done.stderr

@@ -165,8 +165,8 @@ class ClusterSettings(BaseModel):
     )
     registry_mirrors: Mirrors = Field(
         default_factory=dict,
-        description="Mirrors from which the plan's own images of ghcr.io and nvcr.io are pulled: "
-        "`ghcr.io=ghcr.nju.edu.cn`, or `china` for public ones. See docs/behind-a-proxy.md.",
+        description="Mirrors for the plan's own images of ghcr.io and nvcr.io: `ghcr.io=HOST`, or `china` for "
+        "public ones, docs/behind-a-proxy.md.",
     )
     supervisor_port: HighPort = Field(
         5020, description="Port at which the supervisors of the hosts answer each other."
@@ -548,8 +548,8 @@ class HostSettings(BaseModel):
     )
     http_proxy: ProxyUrl | None = Field(
         None,
-        description="Proxy through which the host reaches package archives, registries and hubs, such as "
-        "`http://proxy.example.org:3128`. Not between hosts. See docs/behind-a-proxy.md.",
+        description="Proxy to what is outside of the cluster: archives, registries, hubs. "
+        "`http://HOST:PORT`, see docs/behind-a-proxy.md.",
     )
     https_proxy: ProxyUrl | None = Field(None, description="Proxy for https URLs. Default: http_proxy.")
     no_proxy: Exceptions = Field(

@@ -8,8 +8,7 @@ from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.plan.host import outbound
 
-FOLDER = "/etc/headfirst/outbound"
-"""On a host, for root alone; `deploy down` removes it."""
+FOLDER = "/etc/headfirst/outbound"  # for root alone; `deploy down` removes it
 
 
 def outbound_vars(cluster: Cluster) -> HostVars:
