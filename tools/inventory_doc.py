@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from headfirst.control.inventory.decided import DECIDED
 from headfirst.control.inventory.variables import role_options, settings_variables
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "inventory.md"
+_PAGE_NAME = re.compile(r"\bdocs/([\w/-]+\.md)")
 
 HEAD = """\
 # The inventory
@@ -69,8 +71,14 @@ def _table(title: str, scope: str) -> list[str]:
     for variable in settings_variables():
         if variable.scope == scope:
             default = f"`{variable.default}`" if variable.default else ""
-            rows.append(f"| `{variable.name}` | {default} | {variable.description} |")
+            rows.append(f"| `{variable.name}` | {default} | {_PAGE_NAME.sub(_link, variable.description)} |")
     return rows
+
+
+def _link(match: re.Match[str]) -> str:
+    """A page that a description names, as a link with the page's title."""
+    title = (PAGE.parent / match[1]).read_text("utf-8").partition("\n")[0].removeprefix("# ")
+    return f"[{title}]({match[1]})"
 
 
 if __name__ == "__main__":

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from docs_site import built
 from documented import ROOT
 
 DOCS = ROOT / "docs"
@@ -17,18 +15,7 @@ DOCS = ROOT / "docs"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site. Any attempt to reach a network would end at a proxy that is not there."""
-    folder = tmp_path_factory.mktemp("site")
-    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, **nowhere, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
+    return built(tmp_path_factory.mktemp("site"))
 
 
 def test_each_page_is_there_in_both_languages(site: Path) -> None:
@@ -57,6 +44,12 @@ def test_links_out_of_docs_lead_to_the_repository(site: Path) -> None:
         assert "/blob/main/roles/engine/README.md" in (site / page).read_text("utf-8")
     # The line that leads to the translation on GitHub is not on the page.
     assert "简体中文</a></p>" not in (site / "router.html").read_text("utf-8")
+
+
+def test_a_page_that_is_named_is_linked(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        text = re.sub(r"<(pre|a)\b.*?</\1>", "", page.read_text("utf-8"), flags=re.DOTALL)
+        assert re.findall(r"\bdocs/[\w/-]+\.md\b", text) == [], page.relative_to(site)
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
