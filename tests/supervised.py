@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
 from bare_nodes import BareNodes, bare_nodes
-from headfirst.control.run.node_wheel import build_node_wheel
 from headfirst.decide.cluster.settings import ServiceSettings
 from stand_in_image import write_image
 

@@ -1,4 +1,4 @@
-"""Writes py/headfirst/control/run/node_locks/*.lock: the node tools' packages, exact versions with hashes.
+"""Writes py/headfirst/node/locks/*.lock: the node tools' packages, exact versions with hashes.
 
 Usage: python tools/node_locks.py
 uv reads its own settings here, not pip's, whose folders of wheels may hold those of one Python alone.
@@ -9,18 +9,17 @@ hold what a hub's client needs besides. The hashes are those of wheels that a no
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import (
+    LOCKS,
+    MIN_PYTHON,
+    requirements,
+)
 from lock_hashes import of_wheels_for, packages
 from uv import find_uv_bin
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "py"))
-
-from headfirst.control.run.node_wheel import LOCKS, MIN_PYTHON, requirements  # noqa: E402  # the checkout's
 
 HEADER = "# Packages of the node tools. Made by tools/node_locks.py; do not edit.\n"
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headfirst.control.run.node_wheel import build_node_wheel
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from headfirst.control.run.node_wheel import build_node_wheel
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
 
 from stand_ins.addresses import ENGINE_PORT, MODEL, WEBUI_PORT, address, name
 

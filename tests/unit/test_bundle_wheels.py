@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import LOCKS
 from headfirst.control.bundle.wheels import applying
-from headfirst.control.run.node_wheel import LOCKS
 
 LOCK = """\
 # Made by a tool.

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from headfirst.control.run.node_wheel import build_node_wheel
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "node_tools"
 

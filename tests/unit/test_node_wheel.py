@@ -14,8 +14,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from headfirst.control.run import node_wheel
-from headfirst.control.run.node_wheel import build_node_wheel
+from ansible_collections.headfirst.serving.plugins.plugin_utils import node_wheel
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 

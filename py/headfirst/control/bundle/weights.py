@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
 from uv import find_uv_bin
 
 from headfirst.common.errors import NotReadyError
@@ -14,7 +15,6 @@ from headfirst.control.bundle.items import Advance, Item
 from headfirst.control.images import commands
 from headfirst.control.images.pip_settings import uv_environment
 from headfirst.control.run.amounts import size
-from headfirst.control.run.node_wheel import build_node_wheel
 from headfirst.node.weights.files import list_files
 
 _HINT = "Check that this machine reaches the hub, then repeat the command: it continues where it stopped."

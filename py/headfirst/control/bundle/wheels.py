@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import LOCKS
 from packaging.markers import Marker
 from uv import find_uv_bin
 
@@ -18,7 +19,6 @@ from headfirst.control import pip_config
 from headfirst.control.bundle.items import Advance, Item, sha256
 from headfirst.control.images import commands
 from headfirst.control.images.pip_settings import uv_environment
-from headfirst.control.run.node_wheel import LOCKS
 
 # The C libraries of every system that systems.RELEASES has, the newest first (Ubuntu 22.04: 2.35).
 _PLATFORMS = tuple(

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
+
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.bundle.manifest import Manifest
 from headfirst.control.bundle.needs import Needs, Weights, lacks, lacks_weights
@@ -27,7 +29,6 @@ from headfirst.control.inventory.local_files import local_file
 from headfirst.control.inventory.names import without_secrets
 from headfirst.control.inventory.reading import role_values
 from headfirst.control.paths import cache_dir, state_dir
-from headfirst.control.run.node_wheel import build_node_wheel
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import StageTime
 from headfirst.decide.cluster.settings import PREFIX

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
 from ansible_collections.headfirst.serving.plugins.plugin_utils.registry_logins import logins
 
 from headfirst.common.errors import InputError
@@ -18,7 +19,6 @@ from headfirst.control.images.archive import ImageArchive
 from headfirst.control.inventory.local_files import local_file
 from headfirst.control.lab.packages import FOR_IMAGES, FOR_LAB, Package
 from headfirst.control.paths import cache_dir
-from headfirst.control.run.node_wheel import build_node_wheel
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers.image import ImageRecipe

@@ -1,25 +1,28 @@
-"""The wheel that nodes get: the weights tools and the supervisor, made from the installed package.
+"""The wheel that nodes get: the weights tools and the supervisor, made from their sources.
 
-It works the same in a checkout and after pip install. Equal content gives an equal file, and the version
-carries a hash of the content and of the locks, so that a role sees from the version alone whether a node is
-up to date. Beside the wheel are requirements for pip: the wheel and all that it needs, each with its hashes.
+It works the same in a checkout, in the collection alone and after pip install. Equal content gives an equal
+file, and the version carries a hash of the content and of the locks, so that a role sees from the version
+alone whether a node is up to date. Beside the wheel are requirements for pip: the wheel and all that it
+needs, each with its hashes.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import tempfile
 import zipfile
 from pathlib import Path
-
-import headfirst
-from headfirst.collection import collection_root
 
 NAME = "headfirst_node"
 MIN_PYTHON = "3.10"
 EXTRAS = ("huggingface", "modelscope", "rdma")
+_COLLECTION = Path(__file__).resolve().parents[2]
+# In a checkout and in the collection's archive below it; after pip install beside ansible_collections.
+_PLACES = (_COLLECTION / "py" / "headfirst", _COLLECTION.parents[2] / "headfirst")
+_PACKAGE = next(path for path in _PLACES if path.is_dir())
 # By what is installed: the tools alone, and what each extra adds.
-LOCKS = {name: Path(__file__).parent / "node_locks" / f"{name}.lock" for name in ("base", *EXTRAS)}
+LOCKS = {name: _PACKAGE / "node" / "locks" / f"{name}.lock" for name in ("base", *EXTRAS)}
 _REQUIREMENTS = (
     "numpy~=2.2",  # conversion to BF16
     "numba~=0.68",  # the same, as machine code without the GIL
@@ -56,34 +59,37 @@ def requirements(name: str) -> list[str]:
 def build_node_wheel(folder: Path) -> Path:
     """Write the wheel and its requirements into `folder` and return the wheel's path.
 
-    What is there already is not written again. The requirements of the wheel `X-py3-none-any.whl` are in
-    `X.base.txt`, those of an extra in `X.EXTRA.txt`.
+    What is there already is not written again; several processes may write at once. The requirements of the
+    wheel `X-py3-none-any.whl` are in `X.base.txt`, those of an extra in `X.EXTRA.txt`.
     """
     files, locks = _sources(), {name: path.read_text() for name, path in LOCKS.items()}
     content = hashlib.sha256(repr((sorted(files.items()), _REQUIREMENTS, locks)).encode()).hexdigest()[:12]
-    version = f"{headfirst.__version__}+h{content}"
+    release = (_PACKAGE / "__init__.py").read_text().partition('__version__ = "')[2].partition('"')[0]
+    version = f"{release}+h{content}"
     wheel = folder / f"{NAME}-{version}-py3-none-any.whl"
     lists = {name: folder / f"{NAME}-{version}.{name}.txt" for name in locks}
-    if not all(path.is_file() for path in (wheel, *lists.values())):
-        folder.mkdir(parents=True, exist_ok=True)
-        part = wheel.with_suffix(".part")
+    if all(path.is_file() for path in (wheel, *lists.values())):
+        return wheel
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as own:
+        part = Path(own) / wheel.name
         _write(part, files, version)
         # pip takes a relative path from its working folder.
         requirement = f"./{wheel.name} --hash=sha256:{hashlib.sha256(part.read_bytes()).hexdigest()}\n"
         for name, path in lists.items():
-            path.write_text((requirement if name == "base" else "") + locks[name])
-        part.replace(wheel)
+            (Path(own) / path.name).write_text((requirement if name == "base" else "") + locks[name])
+        for path in (*lists.values(), wheel):
+            (Path(own) / path.name).replace(path)
     return wheel
 
 
 def _sources() -> dict[str, bytes]:
     """Content by path in the wheel, without the package's __init__.py, which gets the wheel's own version."""
-    package = Path(headfirst.__file__).parent
-    paths = [path for storey in ("common", "node") for path in (package / storey).rglob("*.py")]
-    plugins = collection_root() / "plugins" / "module_utils"
+    paths = [path for storey in ("common", "node") for path in (_PACKAGE / storey).rglob("*.py")]
+    plugins = _COLLECTION / "plugins" / "module_utils"
     place = "ansible_collections/headfirst/serving/plugins/module_utils"
     return {
-        **{f"headfirst/{path.relative_to(package).as_posix()}": path.read_bytes() for path in paths},
+        **{f"headfirst/{path.relative_to(_PACKAGE).as_posix()}": path.read_bytes() for path in paths},
         **{f"{place}/{name}": (plugins / name).read_bytes() for name in _PLUGINS},
     }
 
