@@ -102,7 +102,7 @@ class Node:
     def page(self) -> Iterator[httpx.Client]:
         """A session of the administrator."""
         url = f"http://{self._address}:{PORT}"
-        body = {"email": "admin@headfirst.local", "password": "molecule-password"}
+        body = {"email": "admin@headfirst.local", "password": "example-password"}
         with httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
             token = client.post("/api/v1/auths/signin", json=body).raise_for_status().json()["token"]
             client.headers["Authorization"] = f"Bearer {token}"

@@ -152,7 +152,9 @@ def test_a_number_beside_the_name_of_a_setting_is_its_default(tmp_path: Path, ro
     assert str(text).endswith("hang_timeout is 180, its default 360")
 
 
-def test_readme_lists_every_variable_and_shows_how_to_use_the_role() -> None:
+def test_readme_lists_every_variable_and_shows_the_play_of_the_scenario(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     specs = yaml.safe_load(
         SPECS
         % "engine_port: {type: list, elements: int, default: [1], description: A C(port) | two, choices: [1]}"
@@ -162,10 +164,18 @@ def test_readme_lists_every_variable_and_shows_how_to_use_the_role() -> None:
         "required": True,
         "description": "Image.",
     }
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "converge.yml").write_text(
+        "---\n- hosts: all\n  vars_files: [v.yml]\n  roles: []\n"
+    )
+    (tmp_path / "engine" / "v.yml").write_text("---\nengine_image: one\n")
+    monkeypatch.setattr(role_readme, "SCENARIOS", tmp_path)
     text = role_readme.readme("engine", specs)
     assert "| `engine_port` | list of int | `[1]` | A `port` \\| two One of `1`. |" in text
     assert "| `engine_image` | str | required | Image. |" in text
-    assert "    - role: headfirst.serving.engine\n      vars:\n        engine_image: …  # str\n```" in text
+    assert "```yaml\n- hosts: all\n  vars:\n    engine_image: one\n  roles: []\n```" in text
+    (tmp_path / "engine" / "example.yml").write_text("---\n- hosts: two\n")
+    assert "```yaml\n- hosts: two\n```" in role_readme.readme("engine", specs)
 
 
 def test_check_fails_for_a_stale_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

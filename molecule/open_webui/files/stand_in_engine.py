@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-KEY = "sk-molecule"
+KEY = "sk-example"
 MODELS = {"object": "list", "data": [{"id": "demo", "object": "model", "created": 1, "owned_by": "molecule"}]}
 ANSWER = {
     "id": "1",
