@@ -94,7 +94,7 @@ def test_the_wheel_has_command_collection_and_locks(files: Path) -> None:
         names = set(wheel.namelist())
     assert {
         "headfirst/locks/requirements.lock",
-        "headfirst/control/run/node_locks/base.lock",
+        "headfirst/node/locks/base.lock",
         "ansible_collections/headfirst/serving/galaxy.yml",
         "ansible_collections/headfirst/serving/plugins/modules/reach.py",
     } <= names
@@ -113,7 +113,15 @@ def test_the_collection_installs(files: Path, tmp_path: Path) -> None:
     installed = tmp_path / "ansible_collections/headfirst/serving"
     assert (installed / "roles/engine/tasks/main.yml").is_file()
     assert {path.name for path in (installed / "tests").rglob("*")} == {"sanity", "ignore-2.19.txt"}
-    assert not {path.name for path in installed.iterdir()} & {"py", "docs", "tools", "pyproject.toml"}
+    assert not {path.name for path in installed.iterdir()} & {
+        "COLLECTION.md",
+        "docs",
+        "tools",
+        "pyproject.toml",
+    }
+    # What the node tools are made from.
+    assert {path.name for path in (installed / "py/headfirst").iterdir()} == {"__init__.py", "common", "node"}
+    assert (installed / "README.md").read_bytes() == (ROOT / "COLLECTION.md").read_bytes()
     with tarfile.open(archive) as packed:
         assert len({member.mtime for member in packed}) == 1
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
-from role_readme import readme
+from role_readme import INSTALL, readme, summaries
 
 from reference.text import generated
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 INTRODUCTION = """\
-Each role has one capability and depends on no other role. The collection `headfirst.serving` has them; it is
-installed with the package, and `ansible-galaxy collection build` makes a tarball of it.
+Each role has one capability and depends on no other role. The collection `headfirst.serving` has them, which
+`pip install .` installs beside the command `deploy`.
 """
 
 
@@ -23,11 +23,11 @@ def page() -> str:
     lines = [
         generated("Roles", "roles/*/meta/argument_specs.yml"),
         INTRODUCTION,
+        INSTALL,
         "| role | what it does |",
         "|---|---|",
     ]
-    for role, spec in specs.items():
-        lines.append(f"| [{role}](#{role}) | {spec['argument_specs']['main']['short_description']} |")
+    lines += [f"| [{role}](#{role}) | {text} |" for role, text in summaries(specs)]
     for role, spec in specs.items():
         text = readme(role, spec).split("\n", 3)[3]
         lines += ["", f"## {role}", "", text.strip().replace("\n## ", "\n### ")]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import shutil
 import sys
 import tarfile
+import tempfile
 from io import BytesIO
 from pathlib import Path
 
@@ -18,7 +20,14 @@ from releasing import HINT
 def build(source: Path, folder: Path, epoch: int) -> Path:
     """Build the collection in `source` into `folder`; all files in it are of the time `epoch`."""
     argv = [sys.executable, "-m", "ansible", "galaxy", "collection", "build", "--output-path", str(folder)]
-    run([*argv, str(source)], doing="Building the collection", hint=HINT)
+    with tempfile.TemporaryDirectory(prefix="headfirst-") as own:
+        files = shutil.copytree(source, Path(own) / "files", symlinks=True)
+        # Ansible Galaxy shows README.md alone, whatever galaxy.yml names.
+        (files / "COLLECTION.md").replace(files / "README.md")
+        settings = files / "galaxy.yml"
+        text = settings.read_text("utf-8").replace("  - README.md\n", "")
+        settings.write_text(text.replace("readme: COLLECTION.md", "readme: README.md"), "utf-8")
+        run([*argv, str(files)], doing="Building the collection", hint=HINT)
     (built,) = folder.glob("*.tar.gz")
     _normalise(built, epoch)
     return built
