@@ -19,7 +19,7 @@ MIN_PYTHON = "3.10"
 EXTRAS = ("huggingface", "modelscope", "rdma")
 _COLLECTION = Path(__file__).resolve().parents[2]
 # In a checkout and in the collection's archive below it; after pip install beside ansible_collections.
-_PLACES = (_COLLECTION / "py" / "headfirst", _COLLECTION.parents[2] / "headfirst")
+_PLACES = (_COLLECTION / "py" / "headfirst", _COLLECTION / "../../../headfirst")
 _PACKAGE = next(path for path in _PLACES if path.is_dir())
 # By what is installed: the tools alone, and what each extra adds.
 LOCKS = {name: _PACKAGE / "node" / "locks" / f"{name}.lock" for name in ("base", *EXTRAS)}
