@@ -2,80 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
+from bare_ansible import Bare, installed
 from documented import ROOT
-from packaging.requirements import Requirement
-from releases import committed
 
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
 REPOSITORY = yaml.safe_load((ROOT / "galaxy.yml").read_text())["repository"]
 
 
-def needs(name: str) -> Iterator[str]:
-    """A package and all that it needs, by the names of their files at the top of site-packages."""
-    distribution = importlib.metadata.distribution(name)
-    yield from {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "bin")}
-    for line in distribution.requires or ():
-        requirement = Requirement(line)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield from needs(requirement.name)
-
-
-class Bare:
-    """A Python that has ansible-core, and a home where the collection is installed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.home = folder / "home"
-        self.packages = folder / "packages"
-        self.packages.mkdir()
-        site = Path(importlib.metadata.distribution("ansible-core").locate_file(""))
-        for name in set(needs("ansible-core")):
-            if (site / name).exists():
-                (self.packages / name).symlink_to(site / name)
-
-    def run(self, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-        """A command of ansible, without this environment's packages."""
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ANSIBLE"))
-        }
-        return subprocess.run(
-            [sys.executable, "-S", "-m", "ansible", *arguments],
-            cwd=cwd,
-            env={**kept, "PYTHONPATH": str(self.packages), "HOME": str(self.home), "ANSIBLE_NOCOLOR": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-
-    @property
-    def collection(self) -> Path:
-        return self.home / ".ansible/collections/ansible_collections/headfirst/serving"
-
-
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
-    folder = tmp_path_factory.mktemp("bare")
-    bare = Bare(folder)
-    source = committed(tmp_path_factory.mktemp("source"))
-    for arguments in (
-        ("build", "--output-path", str(folder), str(source)),
-        ("install", "--offline", f"{folder}/headfirst-serving-0.1.0.tar.gz"),
-    ):
-        done = bare.run("galaxy", "collection", *arguments, cwd=folder)
-        assert done.returncode == 0, done.stdout
-    return bare
+    return installed(tmp_path_factory.mktemp("bare"))
 
 
 def test_its_readme_lists_every_role(bare: Bare) -> None:
@@ -123,16 +66,14 @@ def test_it_makes_the_same_wheel_of_the_node_tools(bare: Bare, tmp_path: Path) -
 def test_the_play_of_each_roles_page_is_right(bare: Bare, tmp_path: Path) -> None:
     plays = []
     for role in ROLES:
-        text = (bare.collection / "roles" / role / "README.md").read_text("utf-8")
-        (block,) = re.findall(r"^## Use\n\n```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-        (play,) = yaml.safe_load(block)
+        (play,) = yaml.safe_load(bare.play(role))
         assert f"headfirst.serving.{role}" in [one["role"] for one in play["roles"]]
         names = {name for name in play.get("vars", {}) if name.startswith(f"{role}_")}
         specs = yaml.safe_load((bare.collection / "roles" / role / "meta/argument_specs.yml").read_text())
         options = specs["argument_specs"]["main"]["options"]
         required = {name for name, option in options.items() if option.get("required")}
         assert required <= names <= options.keys()
-        (tmp_path / f"{role}.yml").write_text(block)
+        (tmp_path / f"{role}.yml").write_text(bare.play(role))
         plays.append(f"{role}.yml")
     done = bare.run("playbook", "--syntax-check", "--inventory", "node1,node2,", *plays, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
