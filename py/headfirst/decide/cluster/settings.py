@@ -165,8 +165,8 @@ class ClusterSettings(BaseModel):
     )
     registry_mirrors: Mirrors = Field(
         default_factory=dict,
-        description="Mirrors for the plan's own images of ghcr.io and nvcr.io: `ghcr.io=HOST`, or `china` for "
-        "public ones, docs/behind-a-proxy.md.",
+        description="Mirrors for the plan's own images of ghcr.io and nvcr.io: `ghcr.io=HOST`, or `china` "
+        "for public ones, docs/behind-a-proxy.md.",
     )
     supervisor_port: HighPort = Field(
         5020, description="Port at which the supervisors of the hosts answer each other."
