@@ -5,10 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from headfirst.common.errors import InputError
 from headfirst.control.deployment.prepare import prepare
-from headfirst.decide.plan.capabilities import sentence
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.recorded import keep_plan, recorded
+from headfirst.control.deployment.verbs import service as running
+from headfirst.control.inventory.inventory import load
+from headfirst.control.live.status_types import ClusterStatus, EngineStatus, RankStatus, ReplicaStatus
+from headfirst.control.report.build import build
+from headfirst.control.report.types import Own
+from headfirst.control.run.history import History
+from headfirst.control.run.reporters.reporter import QuietReporter
+from headfirst.decide import engines
+from headfirst.decide.plan.capabilities import of_command, sentence
 from headfirst.decide.plan.types import Capabilities, Capability, PlannedService
 
+INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
 _GPU = "gpus=1 gpu=H100-80G"
 
 
@@ -86,6 +98,70 @@ def test_no_more_than_the_arguments_allow(tmp_path: Path) -> None:
 def test_unknown_memory_has_no_number_of_requests(tmp_path: Path) -> None:
     its = service(tmp_path, _QWEN, host="gpus=1").capabilities
     assert (its.context_tokens, its.full_requests) == (40960, None)
+
+
+def test_an_image_without_tables_leaves_both_unknown(tmp_path: Path) -> None:
+    image = "engine_image=lmsysorg/sglang:v0.5.9"
+    planned = service(tmp_path, f"{_QWEN}\n{image}")
+    its, why = planned.capabilities, "engine_image is of 0.5.9, whose arguments are not known"
+    assert its.tools == its.reasoning == Capability(state="unknown", reason=why)
+    assert planned.chosen_arguments == []
+    given = service(tmp_path, f"{_QWEN}\n{image}\n{_MANUAL}").capabilities
+    assert (given.tools.state, given.reasoning.state) == ("on", "unknown")
+    with pytest.raises(InputError, match="parsers=auto chooses arguments"):
+        service(tmp_path, f"{_QWEN}\n{image}\nparsers=auto")
+
+
+def test_the_default_has_its_reasons_in_the_capabilities_alone(tmp_path: Path) -> None:
+    lines = "model=Qwen/Qwen3-Embedding-0.6B"
+    assert service(tmp_path, lines).arguments_left_out == []
+    assert service(tmp_path, f"{lines}\nparsers=auto").arguments_left_out != []
+    assert service(tmp_path, _CODER).arguments_left_out == []
+
+
+@pytest.mark.parametrize("inventory", ["a100x4", "a100x1-70b"])
+def test_published_commands_have_no_further_flag(inventory: str) -> None:
+    (planned,) = prepare([INVENTORIES / f"{inventory}.ini"], [], probe=False).plan.services
+    assert planned.chosen_arguments == []
+    assert planned.capabilities.tools == Capability(state="off", reason="parsers=none")
+
+
+def test_status_has_what_was_planned_here_where_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = service(tmp_path, _QWEN)
+    command, cluster = planned.replicas[0].nodes[0].container.command, load([tmp_path / "cluster.ini"])
+
+    def status(argv: list[str]) -> Capabilities:
+        rank = RankStatus(rank=0, host="n1", state="running", argv=["entrypoint", *argv])
+        engine = EngineStatus(url="http://n1", ready=True)
+        replica = ReplicaStatus(service="Qwen3-8B", index=0, ready=True, ranks=[rank], engine=engine)
+        state = ClusterStatus(ready=True, replicas=[replica], webui=None)
+        monkeypatch.setattr(running, "cluster_status", lambda targets, page: state)
+        return running.status(cluster).capabilities["Qwen3-8B"]
+
+    monkeypatch.setattr(running, "known_credentials", lambda cluster: None)
+    # Another controller has the arguments alone.
+    proven = status(command)
+    assert (proven.tools, proven.full_requests) == (planned.capabilities.tools, None)
+    bare = [word for word in command if "parser" not in word and not word.startswith("qwen")]
+    assert status(bare).tools == Capability(state="off", reason="the engine runs without a parser")
+    plan = prepare([tmp_path / "cluster.ini"], [], probe=False).plan
+    with recorded(cluster, RunOptions(cluster.inventories, []), "up", QuietReporter()) as shown:
+        keep_plan(shown, plan)
+    assert status(command) == planned.capabilities
+    # What another controller has changed since is not what was planned here.
+    hermes = ["hermes" if word == "qwen" else word for word in command]
+    for other in (bare, [*command, "--context-length", "1024"], hermes):
+        assert status(other) == of_command(engines.get("sglang"), other)
+
+
+def test_the_report_states_them(tmp_path: Path) -> None:
+    service(tmp_path, _QWEN)
+    plan = prepare([tmp_path / "cluster.ini"], [], probe=False).plan
+    report = build(plan, History(), [], Own(version="1", digest=""), made_at="", inventory="x.ini")
+    (choice,) = [choice for choice in report.services[0].choices if choice.what == "requests"]
+    assert choice.value == sentence(plan.services[0].capabilities)
 
 
 def test_the_sentence() -> None:

@@ -18,6 +18,7 @@ from headfirst.control.live.status_types import (
     Supervision,
     WebuiStatus,
 )
+from headfirst.decide.plan.types import Capabilities, Capability
 from pydantic import BaseModel
 from rich.console import Console
 
@@ -48,6 +49,14 @@ STATUS = ClusterStatus(
         )
         for index in (0, 1)
     ],
+    capabilities={
+        "chat": Capabilities(
+            tools=Capability(state="on", reason="qwen"),
+            reasoning=Capability(state="off", reason="parsers=none"),
+            context_tokens=4096,
+            full_requests=3,
+        )
+    },
     webui=WebuiStatus(**CONTAINER, url="http://page", ready=True),
     routers=[
         RouterStatus(
@@ -83,9 +92,11 @@ def changes(model: BaseModel) -> Iterator[tuple[str, str, Any]]:
     for name in type(model).model_fields:
         value = getattr(model, name)
         below = value[0] if isinstance(value, list) and value else value
+        below = next(iter(value.values())) if isinstance(value, dict) else below
         if isinstance(below, BaseModel):
             for kind, field, changed in changes(below):
                 new = [changed, *value[1:]] if isinstance(value, list) else changed
+                new = dict.fromkeys(value, changed) if isinstance(value, dict) else new
                 yield kind, field, model.model_copy(update={name: new})
         else:
             yield (

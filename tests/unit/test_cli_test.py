@@ -74,7 +74,9 @@ def test_a_chat_service_of_sglang(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_parsers_of_the_inventory_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     done = call(monkeypatch, "--only", "tools.*", "--json", "-e", "engine_args='--tool-call-parser qwen25'")
-    assert [result["verdict"] for result in json.loads(done.out)["results"]] == ["passed", "passed"]
+    report = json.loads(done.out)
+    assert [result["verdict"] for result in report["results"]] == ["passed", "passed"]
+    assert report["capabilities"]["tools"] == {"state": "on", "reason": "qwen25"}
 
 
 def test_a_failure_has_exit_code_1_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +84,7 @@ def test_a_failure_has_exit_code_1_and_a_line(monkeypatch: pytest.MonkeyPatch) -
     assert done.code == 1
     assert "✓ chat.answer" in done.out
     assert "✗ sampling.n" in done.out
+    assert "\nTools: off (" in done.out
     assert done.out.splitlines()[-1].startswith(f"Failed. {MODEL}: 1 passed, 1 failed, 0 not supported in")
 
 

@@ -69,9 +69,9 @@ def test_what_is_kept_is_the_plan_with_parsers_none(
 
 def test_the_reason_names_what_would_be_added(tmp_path: Path) -> None:
     its = beside(of(tmp_path), of(tmp_path, "parsers=none")).capabilities
-    reason = "the service keeps the arguments that it runs with; parsers=auto adds --tool-call-parser qwen"
+    reason = "the service keeps the arguments that it runs with; parsers=auto adds the parser qwen"
     assert its.tools.reason == reason
-    assert its.reasoning.reason.endswith("adds --reasoning-parser qwen3")
+    assert its.reasoning.reason.endswith("adds the parser qwen3")
 
 
 def test_a_new_cluster_has_parsers_and_keeps_them(tmp_path: Path) -> None:

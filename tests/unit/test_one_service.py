@@ -25,6 +25,7 @@ from headfirst.control.inventory.inventory import load
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.result import RunResult
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan.capabilities import sentence
 from headfirst.decide.plan.types import Plan
 from host_records import HostRecords
 
@@ -199,10 +200,12 @@ def test_the_summary_of_up_is_about_the_service(tmp_path: Path, capsys: pytest.C
     cli_up.print_summary(outcome, as_json=False)
     text = capsys.readouterr().out
     assert "Service code is up. 3 changes made." in text
+    assert sentence(planned[0].capabilities) in text
     assert f"deploy down {tmp_path / 'mine.ini'} --service code" in text
     cli_up.print_summary(outcome, as_json=True)
     [service] = json.loads(capsys.readouterr().out)["services"]
     assert (service["service"], service["api"]) == ("code", ["http://192.0.2.1/services/code/v1"])
+    assert service["capabilities"] == planned[0].capabilities.model_dump()
 
 
 def test_down_stops_the_routers_and_ranks_of_one_service(tmp_path: Path) -> None:

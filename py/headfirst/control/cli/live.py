@@ -182,10 +182,15 @@ def _event(event: Event, console: Terminal, *, named: bool, log: bool) -> None:
 
 def print_status(status: ClusterStatus, inventory: str, console: Console, *, arguments: bool) -> None:
     """A table of each replica's ranks, then a line for each router and the chat page."""
+    from headfirst.decide.plan.capabilities import sentence
+
     for replica in status.replicas:
         _replica(replica, console, alone=len(status.replicas) == 1)
         if arguments:
             _arguments(replica, console)
+    for service, its in status.capabilities.items():
+        name = f"{service}: " if len(status.capabilities) > 1 else ""
+        console.print(escape(f"{name}{sentence(its)}"), soft_wrap=True)
     for router in status.routers:
         workers = [_worker(worker) for worker in router.replicas]
         what = f"router of {router.service}"

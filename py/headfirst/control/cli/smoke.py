@@ -272,12 +272,16 @@ class _Lines:
 
 
 def print_summary(report: Report, console: Console) -> None:
-    """Counts, and what failed once more."""
+    """What failed once more, what the service can do, and counts."""
+    from headfirst.decide.plan.capabilities import sentence
+
     counts = report.counts
     console.print()
     for result in report.results:
         if result.verdict == "failed":
             console.print(f"[red]failed[/] {result.case}: {escape(result.why)}")
     parts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _MARKS)
+    if report.capabilities:
+        console.print(escape(sentence(report.capabilities)))
     mark = "[bold green]Passed.[/]" if report.passed else "[bold red]Failed.[/]"
     console.print(f"{mark} {escape(report.service)}: {parts} in {duration(report.seconds)}.")

@@ -103,6 +103,7 @@ def _carry_out(change: Change, run: RunOptions, output: Output) -> None:
 
 def print_summary(outcome: Outcome, *, as_json: bool) -> None:
     """Address, model, credentials, how to stop; and where the time went."""
+    from headfirst.decide.plan.capabilities import sentence
     from headfirst.decide.plan.front.proxy import service_name
 
     plan, changed = outcome.plan, outcome.result.changed_total
@@ -115,6 +116,7 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
             if plan.proxy
             else [f"{url}/v1" for url in service.urls],
             "model": service.served_model_name,
+            "capabilities": service.capabilities.model_dump(),
         }
         for service in plan.services
     ]
@@ -158,8 +160,9 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
         console.print(f"  Prometheus   {plan.monitoring.prometheus_url} on {plan.monitoring.host}")
     if plan.monitoring and plan.monitoring.grafana_url:
         console.print(f"  Grafana      {plan.monitoring.grafana_url}   user admin")
-    for service in services:
+    for service, planned in zip(services, plan.services, strict=True):
         console.print(f"  API          {', '.join(service['api'])}   model {service['model']}")
+        console.print(escape(f"               {sentence(planned.capabilities)}"))
     if plan.proxy:
         console.print(f"  API keys     deploy keys list {outcome.inventory}")
     if outcome.ca:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headfirst.control.live.gpus import GpuUse
 from headfirst.control.live.load import Load
+from headfirst.decide.plan.types import Capabilities
 
 
 class _Frozen(BaseModel):
@@ -118,5 +119,7 @@ class ClusterStatus(_Frozen):
     ready: bool
     replicas: list[ReplicaStatus]
     webui: WebuiStatus | None
+    # By service, where a rank 0 is there: as planned on this controller, else what its arguments prove.
+    capabilities: dict[str, Capabilities] = {}
     # Left out of JSON where there is none.
     routers: list[RouterStatus] = Field(default_factory=list, exclude_if=operator.not_)

@@ -21,6 +21,7 @@ from headfirst.control.report.types import (
 )
 from headfirst.control.run.amounts import duration, size
 from headfirst.control.run.history import History
+from headfirst.decide.plan.capabilities import sentence
 from headfirst.decide.plan.types import Node, Plan, PlannedReplica, PlannedService
 
 MOST_RUNS, MOST_RESULTS = 15, 5
@@ -112,6 +113,7 @@ def _choices(service: PlannedService) -> Iterator[Choice]:
         fits = {True: "fits", False: "does not fit", None: "not known"}[sized.fit.fits]
         fits = "fits if the estimates hold" if sized.fit.uncertain else fits
         yield Choice(what=f"{of}memory", value=fits, reason=sized.fit.reason)
+    yield Choice(what="requests", value=sentence(service.capabilities))
     if service.transfer:
         reason = " ".join(service.transfer.reasons)
         yield Choice(what="KV cache between them", value=service.transfer.way, reason=reason)

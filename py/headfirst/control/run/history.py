@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from headfirst.common.state_files import exclusive, read_file, replace_file
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.run.events import Finding
+from headfirst.decide.plan.types import Capabilities
 
 FILE = "history.json"
 KEEP = 50
@@ -63,6 +64,7 @@ class RunRecord(_Frozen):
     stages: list[StageRun]
     findings: list[Finding] | None = None  # None: the run had no check
     comm: dict[str, Any] | None = None
+    capabilities: dict[str, Capabilities] = {}  # of the services that the run brought
 
     @property
     def changed(self) -> bool:

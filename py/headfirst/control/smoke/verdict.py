@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, computed_field
 from headfirst.control.smoke.answers import REFUSALS, FailedCase, NotSupportedCase, RefusedRequest
 from headfirst.control.smoke.api import Api
 from headfirst.decide.engines.base import Task
+from headfirst.decide.plan.types import Capabilities
 
 Verdict = Literal["passed", "failed", "not supported"]
 GENERATES: frozenset[Task] = frozenset({"chat", "vision"})
@@ -49,6 +50,7 @@ class Report(BaseModel):
     task: str
     seconds: float
     results: list[Result]
+    capabilities: Capabilities | None = None  # of the plan
 
     @computed_field  # type: ignore[prop-decorator]
     @property

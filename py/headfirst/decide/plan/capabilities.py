@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import Engine
-from headfirst.decide.engines.presets import Purpose, destination
+from headfirst.decide.engines.presets import Purpose
 from headfirst.decide.plan.pool import Pool
 from headfirst.decide.plan.presets import GENERATING, foreign, why_nothing
 from headfirst.decide.plan.types import Capabilities, Capability, Fit, PlannedReplica
-
-# Of each engine, by destination.
-_LENGTHS = ("context_length", "max_model_len", "session_len")
 
 
 def of(
@@ -20,7 +16,8 @@ def of(
 ) -> Capabilities:
     """Those of the planned arguments. `version`: of an image without tables."""
     main, dialect = pools[-1], engine.request_dialect(pools[-1].values)
-    context = min(_context(its, replicas[-1]) for its in pools)
+    started = of_command(engine, replicas[-1].nodes[0].container.command)  # with what the plan sets for CPUs
+    context = min(_context(its.sized.fit, started.context_tokens) for its in pools)
     return Capabilities(
         tools=_capability("tools", dialect.tool_parser, main, version),
         reasoning=_capability("reasoning", dialect.reasoning_parser, main, version),
@@ -29,18 +26,29 @@ def of(
     )
 
 
+def of_command(engine: Engine, command: Sequence[str]) -> Capabilities:
+    """What the command of a rank alone proves; words that are no arguments of the engine are passed over."""
+    values = engine.check_arguments(command).values
+    dialect = engine.request_dialect(values)
+    tools, reasoning = (
+        Capability(state="on" if parser else "off", reason=parser or "the engine runs without a parser")
+        for parser in (dialect.tool_parser, dialect.reasoning_parser)
+    )
+    lengths = [values.get(name) or 0 for name in ("context_length", "max_model_len", "session_len")]
+    context = next((length for length in lengths if length > 0), None)
+    return Capabilities(tools=tools, reasoning=reasoning, context_tokens=context, full_requests=None)
+
+
 def sentence(capabilities: Capabilities) -> str:
     """The capabilities for people, in one line."""
     its = capabilities
-    parts = [f"{title}: {each.state} ({each.reason})." for title, each in _titled(its)]
+    titled = {"Tools": its.tools, "Reasoning": its.reasoning}
+    parts = [f"{title}: {each.state} ({each.reason})." for title, each in titled.items()]
     if its.context_tokens:
-        fit = f", {its.full_requests:,} such requests at once" if its.full_requests is not None else ""
+        requests = "request" if its.full_requests == 1 else "requests"
+        fit = f", {its.full_requests:,} such {requests} at once" if its.full_requests is not None else ""
         parts.append(f"Context {its.context_tokens:,} tokens{fit}.")
-    return " ".join(parts).replace(" 1 such requests", " 1 such request")
-
-
-def _titled(its: Capabilities) -> list[tuple[str, Capability]]:
-    return [("Tools", its.tools), ("Reasoning", its.reasoning)]
+    return " ".join(parts)
 
 
 def _capability(purpose: Purpose, parser: str | None, main: Pool, version: str | None) -> Capability:
@@ -55,16 +63,11 @@ def _capability(purpose: Purpose, parser: str | None, main: Pool, version: str |
     return Capability(state="off", reason=main.choice.absent.get(purpose, "engine_args sets it so"))
 
 
-def _context(its: Pool, replica: PlannedReplica) -> int:
+def _context(fit: Fit, started: int | None) -> int:
     """Tokens of the longest request; those of the argument where the memory is not known."""
-    fit = its.sized.fit
-    if fit.gpu_memory_bytes is not None:
-        return fit.longest_request or fit.context
-    given = [its.values.get(name) or 0 for name in _LENGTHS]
-    for flag, *value in arguments.each(replica.nodes[0].container.command):  # what the plan sets for CPUs
-        if destination(flag) in _LENGTHS and value and value[0].isdecimal():
-            given.append(int(value[0]))
-    return next((length for length in given if length > 0), fit.context)
+    if fit.gpu_memory_bytes is None:
+        return started or fit.context
+    return fit.longest_request or fit.context
 
 
 def _full_requests(fit: Fit, context: int, replicas: int) -> int | None:

@@ -6,13 +6,11 @@ when `parsers` or a preset is written, or when it gets another model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Service
-from headfirst.decide.engines import presets
-from headfirst.decide.engines.presets import DESTINATIONS, Purpose
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import service as fresh
 from headfirst.decide.plan.types import Capability, ChosenArgument, PlannedService
@@ -36,22 +34,9 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> PlannedS
     flags = {argument.flag for argument in kept_out}
     if not flags or any(flags & set(argv) for argv in running):
         return planned
-    its = planned.capabilities
-    capabilities = its.model_copy(
-        update={
-            "tools": _kept("tools", its.tools, without.capabilities.tools, kept_out),
-            "reasoning": _kept("reasoning", its.reasoning, without.capabilities.reasoning, kept_out),
-        }
-    )
-    return without.model_copy(update={"capabilities": capabilities, "kept_out": kept_out})
-
-
-def announcement(planned: PlannedService) -> str:
-    """What a service keeps, and what it would get; "" where it keeps nothing."""
-    if not planned.kept_out:
-        return ""
-    name = planned.name or planned.served_model_name
-    return f"{name} keeps the arguments that it runs with: parsers=auto adds {_words(planned.kept_out)}"
+    auto, none = planned.capabilities, without.capabilities
+    kept = {"tools": _kept(auto.tools, none.tools), "reasoning": _kept(auto.reasoning, none.reasoning)}
+    return without.model_copy(update={"capabilities": auto.model_copy(update=kept), "kept_out": kept_out})
 
 
 def _is_open(settings: ServiceSettings) -> bool:
@@ -62,16 +47,9 @@ def _chosen(planned: PlannedService) -> Iterator[ChosenArgument]:
     return (argument for sized, _ in planned.pools for argument in sized.chosen_arguments)
 
 
-def _kept(
-    purpose: Purpose, auto: Capability, none: Capability, kept_out: Sequence[ChosenArgument]
-) -> Capability:
+def _kept(auto: Capability, none: Capability) -> Capability:
     """The capability without the parser that the default would choose."""
     if auto.state != "on" or none.state == "on":
         return auto
-    parsers = [each for each in kept_out if presets.destination(each.flag) in DESTINATIONS[purpose]]
-    reason = f"the service keeps the arguments that it runs with; parsers=auto adds {_words(parsers)}"
-    return Capability(state="off", reason=reason)
-
-
-def _words(chosen: Sequence[ChosenArgument]) -> str:
-    return " ".join(presets.words({argument.flag: argument.value for argument in chosen}))
+    why = f"the service keeps the arguments that it runs with; parsers=auto adds the parser {auto.reason}"
+    return Capability(state="off", reason=why)

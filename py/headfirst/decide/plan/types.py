@@ -385,6 +385,12 @@ class Capabilities(_Frozen):
     context_tokens: int | None  # of the longest request that is served
     full_requests: int | None  # of that length, which the KV caches of all replicas hold at once
 
+    def agrees(self, running: Capabilities) -> bool:
+        """Whether it can be so where arguments alone prove `running`."""
+        pairs = [(self.tools, running.tools), (self.reasoning, running.reasoning)]
+        same = all(one == other or "on" not in (one.state, other.state) for one, other in pairs)
+        return same and running.context_tokens in (None, self.context_tokens)
+
 
 class PlannedTransfer(_Frozen):
     """The KV cache on its way from prefill to decode replicas (see plan/transfer.py)."""

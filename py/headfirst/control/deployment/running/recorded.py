@@ -57,6 +57,9 @@ def keep_plan(reporter: Reporter, plan: Plan) -> None:
     """The run has brought the cluster to this plan."""
     if isinstance(reporter, RecordingReporter):
         reporter.recording.containers = containers_digest(plan)
+        reporter.recording.capabilities = {
+            service.name or service.served_model_name: service.capabilities for service in plan.services
+        }
 
 
 def keep_images(cluster: Cluster, status: ClusterStatus) -> None:

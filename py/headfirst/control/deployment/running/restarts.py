@@ -19,7 +19,7 @@ from headfirst.control.live.specifications import Present, specifications
 from headfirst.control.run.events import Finding
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers.spec import Container
-from headfirst.decide.plan import kept
+from headfirst.decide.engines.presets import words
 from headfirst.decide.plan.restarts import CONFIG_LABEL, Difference, differences, keeping
 from headfirst.decide.plan.types import Node, Plan, PlannedReplica, PlannedService
 
@@ -87,9 +87,11 @@ def _unplanned(cluster: Cluster, present: Containers) -> Iterator[Finding]:
 
 
 def _keeping_on(service: PlannedService) -> Finding:
-    host = service.replicas[0].nodes[0].host
+    added = " ".join(words({argument.flag: argument.value for argument in service.kept_out}))
+    name = service.name or service.served_model_name
+    what = f"{name} keeps the arguments that it runs with: parsers=auto adds {added}."
     fix = "To add them with a restart, write: parsers=auto  To keep them out without this line: parsers=none"
-    return Finding("parsers", "warning", host, f"{kept.announcement(service)}.", fix=fix)
+    return Finding("parsers", "warning", service.replicas[0].nodes[0].host, what, fix=fix)
 
 
 def _of_container(title: str, host: str, container: Container, present: Present) -> Finding | None:

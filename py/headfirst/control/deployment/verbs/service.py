@@ -10,6 +10,7 @@ import httpx
 
 from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.secrets import Secrets, hidden
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.hosts.router_status import router_status
@@ -23,10 +24,13 @@ from headfirst.control.live.status import ReplicaTarget, WebuiTarget, cluster_st
 from headfirst.control.live.status_types import ClusterStatus
 from headfirst.control.live.supervision import supervision
 from headfirst.control.live.watch import Watch
+from headfirst.control.run.history import read
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.engines.base import Engine, Metrics, ReadinessProbe
 from headfirst.decide.model import families
+from headfirst.decide.plan.capabilities import of_command
+from headfirst.decide.plan.types import Capabilities
 from headfirst.decide.scrub import Scrubber
 
 Part = Literal["router", "page", "proxy"]
@@ -77,7 +81,24 @@ def status(cluster: Cluster, chosen: str | None = None) -> ClusterStatus:
     services = [service for service in cluster.services if service.name in names_chosen]
     routers = router_status(cluster, services, known_credentials(cluster))
     ready = state.ready and all(router.ready for router in routers)
-    return state.model_copy(update={"ready": ready, "routers": routers})
+    update = {"ready": ready, "routers": routers, "capabilities": _capabilities(cluster, state)}
+    return state.model_copy(update=update)
+
+
+def _capabilities(cluster: Cluster, state: ClusterStatus) -> dict[str, Capabilities]:
+    """By service: what the last `up` here has planned, where its rank 0 runs so, else what this proves."""
+    planned: dict[str, Capabilities] = {}
+    for run in read(cluster_folder(cluster)).runs:
+        planned |= run.capabilities
+    running = {
+        replica.service: of_command(engine_of(cluster.service(replica.service)), replica.ranks[0].argv)
+        for replica in state.replicas
+        if replica.ranks[0].argv
+    }
+    return {
+        service: known if (known := planned.get(service)) and known.agrees(its) else its
+        for service, its in running.items()
+    }
 
 
 def last_start(cluster: Cluster, service: Service) -> float | None:

@@ -40,7 +40,8 @@ def run(options: RunOptions, cases: Sequence[Case], watcher: Watcher, *, timeout
     ):
         api.require_ready(readiness)
         with timed(prepared.cluster, options, "test", f"{len(cases)} cases") as recording:
-            return runner.run(api, cases, _Timed(watcher, recording), Scrubber([key]).text)
+            report = runner.run(api, cases, _Timed(watcher, recording), Scrubber([key]).text)
+    return report.model_copy(update={"capabilities": planned.capabilities})
 
 
 class _Timed:

@@ -15,6 +15,7 @@ from headfirst.control.run.events import Event, Finding, FindingsReported, Stage
 from headfirst.control.run.history import RunRecord, StageRun, add_run
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.time_left import Estimate, TimeLeft
+from headfirst.decide.plan.types import Capabilities
 
 
 class Recording:
@@ -33,6 +34,7 @@ class Recording:
         self.containers = ""
         self.findings: list[Finding] | None = None
         self.comm: dict[str, Any] | None = None
+        self.capabilities: dict[str, Capabilities] = {}
 
     def begin(self, stage: str) -> Estimate:
         """A stage begins; what is known of its length and of the time left."""
@@ -60,6 +62,7 @@ class Recording:
                 stages=self._stages,
                 findings=self.findings,
                 comm=self.comm,
+                capabilities=self.capabilities,
             ),
         )
 
