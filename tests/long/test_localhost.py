@@ -38,7 +38,7 @@ def deploy(machine: Pristine, words: str, *, status: int = 0) -> str:
 def machine() -> Iterator[Pristine]:
     images = cache_dir("share", "images")  # what this machine has built of the same recipes
     with pristine(ROOT, {"/srv/images": images, **local_folders()}) as machine:
-        machine.run("mkdir -p .cache/headfirst/share && cp -r /srv/images .cache/headfirst/share/")
+        machine.run("mkdir -p .cache/headfirst && cp -r /srv/images .cache/headfirst/")
         machine.run("git clone --quiet -c advice.detachedHead=false /srv/checkout.bundle headfirst")
         # Every installation of Debian has it; this root is smaller.
         machine.run("apt-get -qq update")
