@@ -54,6 +54,7 @@ table inet closed {{
   }}
 }}
 """
+NO_NAMES = "echo nameserver 127.0.0.1 > /etc/resolv.conf"
 INVENTORY = """\
 [head]
 node1 ansible_host={nodes[node1]}
@@ -136,6 +137,9 @@ def close_direct_ways() -> None:
         argv = ["docker", "inspect", "--format", "{{.State.Pid}}", f"headfirst-{NAME}-{node}"]
         pid = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
         subprocess.run(["nsenter", "-t", pid, "-n", "nft", "-f", "-"], input=CLOSED, text=True, check=True)
+        # Names outside are for the proxy to resolve.
+        argv = ["docker", "exec", f"headfirst-{NAME}-{node}", "sh", "-c", NO_NAMES]
+        subprocess.run(argv, check=True)
 
 
 def checkpoint() -> dict[str, bytes]:
@@ -188,7 +192,7 @@ def watched_arguments() -> Iterator[list[str]]:
 def test_the_direct_ways_are_closed(campus: Campus) -> None:
     here = [campus.hub.url.removeprefix("http://"), campus.registry]
     for node in NODES:
-        for source in ("deb.debian.org:80", *here):
+        for source in (f"{socket.gethostbyname('deb.debian.org')}:80", *here):
             address, _, port = source.partition(":")
             assert campus.run(node, f"exec 3<>/dev/tcp/{address}/{port}").returncode != 0
         assert campus.run(node, f"exec 3<>/dev/tcp/{GATEWAY}/{PORT}").returncode == 0

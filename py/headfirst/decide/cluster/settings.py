@@ -166,7 +166,7 @@ class ClusterSettings(BaseModel):
     registry_mirrors: Mirrors = Field(
         default_factory=dict,
         description="Mirrors for the plan's own images of ghcr.io and nvcr.io: `ghcr.io=HOST`, or `china` "
-        "for public ones, docs/behind-a-proxy.md.",
+        "for public ones. See docs/behind-a-proxy.md.",
     )
     supervisor_port: HighPort = Field(
         5020, description="Port at which the supervisors of the hosts answer each other."
