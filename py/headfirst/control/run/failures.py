@@ -16,14 +16,16 @@ _ENGINE_STAGE = "engine"
 _AGAIN = "Run the same command again: it continues where it stopped."
 # Long results (a whole file's diff) have their reason near the front or in these keys.
 _TEXT_KEYS = ("module_stderr", "module_stdout", "stderr", "exception")
-# What programs report when a source outside of the cluster does not answer, and what to do.
-_OUTSIDE = {
-    "Proxy Authentication Required": "The proxy asks for a login: http_proxy_login_file=PATH names its file.",
-    r"(Could not|Unable to) connect to|Temporary failure (in name resolution|resolving)|dial tcp|"
-    r"Name or service not known|No route to host|[Nn]etwork is unreachable|[Cc]onnection timed out|"
-    r"Max retries exceeded|waiting for connection|the hub cannot be used now|cannot be fetched": "Where a "
-    "proxy leads outside, set http_proxy; where a source is blocked, a mirror: docs/behind-a-proxy.md.",
-}
+# What programs report when a source outside of the cluster does not answer. Of apt Ansible gives no reason.
+_OUTSIDE = re.compile(
+    r"Failed to update apt cache|(Could not|Unable to) connect to|Temporary failure|[Cc]onnection timed out|"
+    r"No route to host|[Nn]etwork is unreachable|Name or service not known|dial tcp|Max retries exceeded|"
+    r"waiting for connection|the hub cannot be used now|cannot be fetched|Proxy Authentication Required"
+)
+_PROXY = (
+    "Where a proxy leads outside, set http_proxy, and http_proxy_login_file where it asks for a login; "
+    "where a source is blocked, a mirror: docs/behind-a-proxy.md.\n"
+)
 
 
 def to_error(
@@ -83,9 +85,8 @@ def _error(failure: HostFailed, access: Mapping[str, HostAccess]) -> HeadfirstEr
         return error
     if isinstance(failure.result.get("argument_errors"), list):
         return InputError(failure.message, where=failure.host, hint=f"Task: {failure.task}.")
-    task = f"Stage {failure.stage}, task: {failure.task}."
-    advice = next((text for sign, text in _OUTSIDE.items() if re.search(sign, said)), None)
-    hint = f"{advice}\n{task}" if advice and failure.stage != _ENGINE_STAGE else task
+    advice = _PROXY if failure.stage != _ENGINE_STAGE and _OUTSIDE.search(said) else ""
+    hint = f"{advice}Stage {failure.stage}, task: {failure.task}."
     return HeadfirstError(failure.message, where=failure.host, hint=hint)
 
 

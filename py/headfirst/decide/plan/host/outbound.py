@@ -30,8 +30,7 @@ def of_host(cluster: Cluster, host: Host) -> Outbound | None:
 
 def variables(cluster: Cluster, host: Host) -> dict[str, str]:
     """Environment of what asks outside, but for the variables that are secret."""
-    planned = of_host(cluster, host)
-    if planned is None:
+    if (planned := of_host(cluster, host)) is None:
         return {}
     urls = {} if planned.has_login else _urls(planned)
     return urls | {"no_proxy": ",".join(planned.no_proxy)}
