@@ -53,7 +53,7 @@ note of `deploy plan`, which is in its `--json` as well. All wrong variables are
 file and line.
 
 Every setting below may be written with `headfirst_` before its name, for
-[an inventory that other programs use too](ssh-logins.md#beside-another-teams-variables).
+[an inventory that other programs use too](operations.md#beside-another-teams-variables).
 """
 
 
