@@ -389,6 +389,11 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "a role's choice": ("nvidia_driver_kind=free", "must be one of", "role nvidia_driver"),
     "a role's number": ("weights_port=two", "weights_port", "role weights"),
     "a rate": ("download_rate=1GB", "a number and a unit", "download_rate"),
+    "another program's proxy": (
+        "proxy=http://ops:hunter2@192.0.2.3:3128",
+        "proxy=http://********@192.0.2.3:3128: input should be true or false",
+        "headfirst_NAME",
+    ),
     "a truth value": ("keep_fp8=perhaps", "true or false", ""),
     "no value in a pair": ("engine_env=A", "NAME=VALUE", ""),
     "quotes not closed": ("engine_args=--a 'b", "no closing quotation", "engine_args"),

@@ -95,6 +95,11 @@ def test_the_ranks_are_in_a_slice_that_only_the_peers_reach(tmp_path: Path) -> N
     assert text.count(f"cgroup_parent: {SLICE}") == 2
 
 
+def test_the_plan_states_what_monitoring_from_reaches(tmp_path: Path) -> None:
+    _, plan = planned(tmp_path, "", "monitoring_from=192.0.2.40")
+    assert plan.rank_ports[0].reason.endswith("; those with metrics are open to monitoring_from")
+
+
 @pytest.mark.parametrize("obstacle", [None, "cgroup-v1", "nested", "cgroup-driver", "nftables", "no-rules"])
 def test_a_host_that_cannot_keeps_the_list_and_the_containers(
     tmp_path: Path, obstacle: CgroupObstacle | None

@@ -223,16 +223,11 @@ class _Reader:
         assignments = {key: value for key, value in variables.items() if key not in _MAGIC}
         where = {str(key): self._where(key, value) for key, value in assignments.items()}
         templar = Templar(loader=self._loader, variables=variables)
-        of_roles = {
-            key: value
-            for key in sorted(role_options.keys() & assignments.keys())
-            if (
-                value := self._tried(
-                    _role_variable, templar, key, assignments[key], where[key], role_options[key]
-                )
-            )
-            is not _REFUSED
-        }
+        of_roles = {}
+        for key in sorted(role_options.keys() & assignments.keys()):
+            variable = (key, assignments[key], where[key], role_options[key])
+            if (value := self._tried(_role_variable, templar, *variable)) is not _REFUSED:
+                of_roles[key] = value
         values = self._values(templar, assignments, where, keys)
         login = self._tried(_login, templar, variables, where)
         return {

@@ -31,7 +31,7 @@ from headfirst.decide.cluster.settings import (
 )
 from headfirst.decide.cluster.types import Cluster, Host, OutboundProxy
 from headfirst.decide.hardware import gpus
-from headfirst.decide.scrub import url_credentials
+from headfirst.decide.scrub import Scrubber, url_credentials
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
 _ANY_MODEL = "/any"  # a folder, and no hub's name
@@ -491,7 +491,7 @@ def _invalid(error: ValidationError, name: str, where: str | None, prefix: str) 
 def _shown(name: str, value: Any) -> str:
     """The value, or only its beginning where it is long; nothing where it may hold a secret."""
     shown = ",".join(map(str, value)) if isinstance(value, list) else value
-    text = "" if name.endswith(("_env", "_proxy")) else f"={shown}"
+    text = "" if name.endswith(("_env", "_proxy")) else Scrubber(()).text(f"={shown}")
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 

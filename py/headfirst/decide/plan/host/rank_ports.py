@@ -49,6 +49,7 @@ def plan(cluster: Cluster, services: Sequence[PlannedService], proxy: Proxy | No
         ]
         closed = _closed(cluster, host, ranks)
         exposed = _exposed(host, ranks, closed)
+        admits = cluster.settings.monitoring_from and chosen and host.firewall
         rank_ports.append(
             RankPorts(
                 host=host.name,
@@ -57,7 +58,8 @@ def plan(cluster: Cluster, services: Sequence[PlannedService], proxy: Proxy | No
                 peers=[address for address in others if shared[address] == 1] if chosen else [],
                 closed=closed,
                 exposed=[] if chosen and host.firewall else exposed,
-                reason=_reason(host, served, closed, exposed),
+                reason=_reason(host, served, closed, exposed)
+                + ("; those with metrics are open to monitoring_from" if admits else ""),
             )
         )
     return rank_ports
