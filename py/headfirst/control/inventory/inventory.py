@@ -76,7 +76,8 @@ def load(
         _engine_names(reading),
         reading.prefix,
     )
-    refuse([*wrong, *unknown], paths[0], reading.prefix)
+    wrong += unknown
+    refuse(wrong, paths[0], reading.prefix, advise=len(wrong) > len(reading.refused))
     for service in members:
         _refuse_contradictions(service.settings, service.given, paths)
     hosts = {name: _host(name, typed[name], reading, paths) for name in names}

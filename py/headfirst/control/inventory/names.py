@@ -162,19 +162,20 @@ def judged(
     return wrong, list(notes.values())
 
 
-def refuse(wrong: Iterable[InputError], inventory: Path, prefix: str) -> None:
-    """Raise one error for all, by file and line."""
+def refuse(wrong: Iterable[InputError], inventory: Path, prefix: str, *, advise: bool) -> None:
+    """Raise one error for all, by file and line; with `advise`, how variables of one's own pass."""
     each = {str(error): error for error in wrong}.values()
     errors = sorted(each, key=lambda error: in_order((error.what, error.where)))
     own = f"For your own variable: start its name with my_, or list it in {prefix}own_variables."
     if not prefix:
         own += f" Or write every setting of Headfirst as {PREFIX}NAME: then no other name is one."
+    own = own if advise else ""
     if len(errors) == 1:
         raise InputError(errors[0].what, where=errors[0].where, hint=f"{errors[0].hint or ''} {own}".strip())
     if errors:
         lines = [f"- {error.where}: {error.what}. {error.hint or ''}".rstrip() for error in errors]
         what = f"{len(errors)} variables are wrong:\n" + "\n".join(lines)
-        raise InputError(what, where=str(inventory), hint=own)
+        raise InputError(what, where=str(inventory), hint=own or None)
 
 
 def in_order(named: Place) -> tuple[str, int, str]:
