@@ -341,7 +341,7 @@ def check(case: Case, service: PlannedService) -> None:
     if case.probe:
         assert service.readiness.probe_path == case.probe
     assert case.left_out in " ".join(service.arguments_left_out)
-    assert case.note in " ".join(service.notes)
+    assert case.note in " ".join([*service.warnings, *service.notes])
     assert case.environment.items() <= container.environment.items()
 
 

@@ -153,7 +153,8 @@ def test_replicas_that_the_inventory_does_not_set_are_a_rejected_layout() -> Non
     service = plan("h100x2.ini", "-e", "gpu=H200").services[0]
     assert service.notes == []
     assert service.layouts_rejected[-1].startswith(
-        "2 replicas are not chosen: the inventory sets no replicas. replicas=2 with gpus_per_replica=8 serve"
+        "The GPUs hold 2 replicas, and without replicas= in the inventory there is one. "
+        "replicas=2 with gpus_per_replica=8 serve"
     )
 
 

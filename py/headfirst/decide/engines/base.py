@@ -200,6 +200,15 @@ def room_by_token(bytes_per_token: int, cap: int | None = None) -> Callable[[int
 
 
 @dataclass(frozen=True)
+class MemoryFraction:
+    """The engine's argument for its share of a GPU's memory, and the value with which it starts."""
+
+    flag: str
+    value: float
+    is_set: bool  # by the inventory or a preset; else the engine's own, by its formula
+
+
+@dataclass(frozen=True)
 class MemoryUse:
     """What the engine does with one GPU's memory, before the model is loaded.
 
@@ -237,6 +246,7 @@ class MemoryUse:
     host_weights: Callable[[float], float] = lambda layers: 0
     outside: int = 0
     pool_fraction: float = 1.0
+    fraction: MemoryFraction | None = None
 
 
 # In use before the weights are loaded: CUDA's context, NCCL's buffers, what the driver keeps of the memory

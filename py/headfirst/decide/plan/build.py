@@ -8,7 +8,7 @@ from headfirst.common.errors import located
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers import blanks
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan import contents, images, kept, monitoring, unused
+from headfirst.decide.plan import contents, images, judgement, kept, monitoring, unused
 from headfirst.decide.plan.front import proxy, webui
 from headfirst.decide.plan.host import devices, memory, outbound, ports, rank_ports
 from headfirst.decide.plan.sizing.alternatives import advised
@@ -47,10 +47,12 @@ def _build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pl
     watch = monitoring.plan(cluster)
     return Plan(
         cluster=cluster.name,
+        verdict=judgement.verdict(services),
         services=services,
         webui=page,
         rank_ports=rank_ports.plan(cluster, services, front),
         devices=devices.plan(cluster),
+        disks=folders.disks(cluster, services),
         spares=spares,
         monitoring=watch,
         proxy=front,

@@ -17,6 +17,7 @@ from headfirst.decide.plan import (
     contents,
     drafting,
     images,
+    judgement,
     pool,
     standby,
     transfer,
@@ -26,18 +27,8 @@ from headfirst.decide.plan import (
 from headfirst.decide.plan.front import router
 from headfirst.decide.plan.host import memory
 from headfirst.decide.plan.launching import Launching
-from headfirst.decide.plan.pool import Pool
 from headfirst.decide.plan.weights import layers, precision
 from headfirst.decide.plan.weights.decide import adapters, decide
-
-_ARM = (
-    "Hosts with {gpu} are ARM (aarch64), on which nothing of this was run. The image must be published for "
-    "arm64; bundles and images that are built here are for x86-64."
-)
-_NVLINK_DOMAIN = (
-    "NVLink between hosts with {gpu} is not used: its IMEX channels are not set up. Ranks of several hosts "
-    "use RDMA or sockets."
-)
 
 
 def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.PlannedService:
@@ -154,6 +145,14 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         ],
         paths_outside_v1=outside_v1,
         routers=routers,
+        warnings=list(
+            dict.fromkeys(
+                [
+                    *(text for its in pools for text in judgement.warnings(its)),
+                    *(text for launching in dict(launched) for text in launching.replaced),
+                ]
+            )
+        ),
         notes=list(
             dict.fromkeys(
                 text
@@ -165,12 +164,10 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                         if its.loaded.computing
                     ),
                     _NO_TEMPLATE if main.task == "completion" and settings.task is None else "",
-                    *(text for its in pools for text in _hardware_notes(its)),
                     contents.own_image_note(engine, main.image, programs),
                     _unread(lora),
                     main.needs.note,
                     *main.drafts.notes,
-                    *(text for launching in dict(launched) for text in launching.replaced),
                     contents.packages_note(service, engine, checkpoint) if external else "",
                     contents.unmounted_note(settings.engine_args, replicas[0].nodes[0].container.volumes),
                     *(text for its in pools for text in its.host_notes),
@@ -193,18 +190,6 @@ def _config_file(service: Service, engine: Engine, version: str | None) -> dict[
         api_key=blanks.api_key(service.name), admin_key=None if old else blanks.mark(blanks.ADMIN_KEY)
     )
     return {name: blanks.parse_json(value) for name, value in keys.items()}
-
-
-def _hardware_notes(its: Pool) -> list[str]:
-    """What a person should check of the hosts."""
-    gpu = its.gpu
-    if gpu is None:
-        return []
-    nvlink = gpu.name.startswith(("GB200", "GB300")) and its.nodes > 1
-    return [
-        *([_ARM.format(gpu=gpu.name)] if gpu.host == "aarch64" else []),
-        *([_NVLINK_DOMAIN.format(gpu=gpu.name)] if nvlink else []),
-    ]
 
 
 def _unread(listed: Sequence[types.Adapter]) -> str:

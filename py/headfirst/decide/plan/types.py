@@ -13,11 +13,19 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from headfirst.decide.cluster.settings import FetchMode, KvCarrier, Role, WeightsCarrier
 from headfirst.decide.containers.blanks import Text
 from headfirst.decide.containers.spec import Container, Runtime
+from headfirst.decide.engines.base import MemoryFraction
 from headfirst.decide.model.task import Task
 
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+_TERMS = {
+    "outside_engine": "CUDA context and NCCL",
+    "outside_mem_fraction_static": "outside --mem-fraction-static",
+    "outside_gpu_memory_utilization": "outside --gpu-memory-utilization",
+}
 
 
 class Fit(_Frozen):
@@ -45,6 +53,7 @@ class Fit(_Frozen):
     longest_request: int | None  # tokens that fit, at most `context`
     terms: dict[str, int]
     estimates: list[str] = []  # names of `terms`
+    memory_fraction: MemoryFraction | None = None
     # At a time, where an argument or the states that requests keep limit them.
     requests: int | None = Field(default=None, exclude=True)
     # The argument that lowers `context`, where the engine ends at start as it is; `context_given`: it is set.
@@ -60,7 +69,8 @@ class Fit(_Frozen):
 
     def title(self, term: str) -> str:
         """The name of one of `terms`, for people."""
-        return term.replace("_", " ") + (" (estimated)" if term in self.estimates else "")
+        name = _TERMS.get(term, term.replace("_", " "))
+        return name + (" (estimated)" if term in self.estimates else "")
 
 
 class CacheFolder(_Frozen):
@@ -455,6 +465,8 @@ class PlannedService(Sized):
     draft_model: DraftModel | None = Field(default=None, exclude_if=operator.not_)
     # What would work where the model does not fit, a sentence each.
     alternatives: list[str] = Field(default_factory=list, exclude_if=operator.not_)
+    # What would make it fail or slow, a sentence each, the one with the largest effect first.
+    warnings: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     # What a person should check, a sentence each.
     notes: list[str] = Field(default_factory=list, exclude_if=operator.not_)
 
@@ -605,14 +617,31 @@ class RankPorts(_Frozen):
     reason: str
 
 
+class HostDisk(_Frozen):
+    """What the disk of a host must hold at most, for weights, images and logs."""
+
+    host: str
+    path: str
+    bytes: int
+
+
+class Verdict(_Frozen):
+    """Whether the models fit into the memory of the GPUs, and a sentence with the figure that decides it."""
+
+    state: Literal["fits", "uncertain", "unfit", "unknown"]
+    text: str
+
+
 class Plan(_Frozen):
     """What `deploy plan` prints, `deploy up` carries out and the tests assert."""
 
     cluster: str
+    verdict: Verdict
     services: list[PlannedService]
     webui: Webui | None  # None: no service answers chats
     rank_ports: list[RankPorts]
     devices: list[HostDevices]  # of hosts on whose GPUs a service runs
+    disks: list[HostDisk]  # of hosts that have weights
     # Left out of JSON where they are not there. Spares are hosts that have the weights and the image.
     monitoring: Monitoring | None = Field(default=None, exclude_if=operator.not_)
     spares: list[str] = Field(default_factory=list, exclude_if=operator.not_)

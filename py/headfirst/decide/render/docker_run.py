@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from headfirst.decide.containers.spec import docker_run
+from headfirst.decide.containers.spec import Container, docker_run
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import secret_files
 from headfirst.decide.render.files import Files, numbered, script
@@ -54,10 +54,15 @@ def _host(header: Sequence[str], host: HostParts, container_program: str) -> str
 
 
 def _run(part: Part, container_program: str) -> str:
-    """The options, then the image with its command."""
-    line = docker_run(part.container, container_program)
-    options = len(line) - len(part.container.command) - 1
-    return f"{command_line(line[:options])} \\\n  {command_line(line[options:], '  ')}\n"
+    return " \\\n".join(option_lines(docker_run(part.container, container_program), part.container)) + "\n"
+
+
+def option_lines(line: Sequence[str], container: Container) -> list[str]:
+    """A command that runs the container, one option a line: those of the program, then the image with its
+    command."""
+    options = len(line) - len(container.command) - 1
+    text = f"{command_line(line[:options])} \\\n  {command_line(line[options:], '  ')}"
+    return text.split(" \\\n")
 
 
 def _down(parts: Sequence[Part], container_program: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headfirst.decide.engines.base import MemoryUse, cuda_overhead, room_by_token
+from headfirst.decide.engines.base import MemoryFraction, MemoryUse, cuda_overhead, room_by_token
 from headfirst.decide.engines.drafts import token_bytes
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.lmdeploy import draft, lora
@@ -41,7 +41,7 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping
         terms["copied_dense_layers"] = _copied_bytes(checkpoint, layout)
     if adapters := lora.adapter_bytes(checkpoint, layout):
         terms["adapters"] = adapters
-    attention = attention_tensor(layout, values)
+    attention, share = attention_tensor(layout, values), float(values.get("cache_max_entry_count", 0.8))
     outside, blocks = cuda_overhead(layout), values.get("num_gpu_blocks")
     per_token = _kv_bytes(checkpoint, attention, values) // int(values.get("cp", 1))
     if checkpoint.draft:
@@ -51,7 +51,8 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping
         static_fraction=1 - sum(terms.values()) / (gpu.memory_bytes - outside),
         max_context=values.get("session_len"),
         outside=outside,
-        pool_fraction=float(values.get("cache_max_entry_count", 0.8)),
+        pool_fraction=share,
+        fraction=MemoryFraction("--cache-max-entry-count", share, "cache_max_entry_count" in values),
         kv_bytes_per_token=per_token,
         attention_tensor=attention,
         draft_layers=checkpoint.nextn_layers if _predicts(checkpoint, values) else 0,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headfirst.decide.engines.base import MemoryUse, cuda_overhead
+from headfirst.decide.engines.base import MemoryFraction, MemoryUse, cuda_overhead
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.sglang import kv_cache, lora, support
 from headfirst.decide.engines.sglang.support import SupportTable
@@ -64,6 +64,7 @@ def memory_use(
             fraction *= _image_factor(checkpoint)
     else:
         terms = {"outside_mem_fraction_static": total_mib - float(fraction) * total_mib}
+    argument = MemoryFraction("--mem-fraction-static", float(fraction), "mem_fraction_static" in values)
     if images:
         cache_mib = _image_cache_mib(checkpoint, gpu, layout, values)
         terms["image_cache"] = cache_mib
@@ -89,6 +90,7 @@ def memory_use(
         room=lambda size: cache.room(size, values.get("max_total_tokens")),
         max_context=values.get("context_length"),
         outside=cuda_overhead(layout),
+        fraction=argument,
         embedding_tensor=1 if _whole_embedding(checkpoint, layout) else None,
         head_tensor=max(1, layout.tensor // layout.attention_data)
         if values.get("enable_dp_lm_head")

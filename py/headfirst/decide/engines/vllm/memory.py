@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from headfirst.decide.engines.arguments import whole
-from headfirst.decide.engines.base import MemoryUse
+from headfirst.decide.engines.base import MemoryFraction, MemoryUse
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.vllm import kv_cache, lora
 from headfirst.decide.engines.vllm.layout import draft_ranks, expert_ranks
@@ -110,6 +110,9 @@ def memory_use(
         draft_tensor=draft_ranks(layout, values),
         room=lambda size: cache.room(size, longest, cap),
         outside=outside,
+        fraction=MemoryFraction(
+            "--gpu-memory-utilization", float(utilization), "gpu_memory_utilization" in values
+        ),
         estimates=(_ESTIMATES if lora.is_known(checkpoint) else _ESTIMATES | {"adapters"}) & terms.keys(),
         vision_whole=values.get("mm_encoder_tp_mode") == "data",
         host_weights=partial(_host_weights, checkpoint, values),

@@ -10,7 +10,7 @@ from headfirst.common import container_names as names
 from headfirst.decide.cluster.ports import PROXY_METRICS_PORT
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers.spec import Container, docker_run
-from headfirst.decide.plan.types import PlannedService, ProxiedService, Proxy, Webui
+from headfirst.decide.plan.types import Plan, PlannedService, ProxiedService, Proxy, Webui
 
 # The branch that Debian 12 has, which the tests run.
 OFFICIAL_IMAGE = "docker.io/library/haproxy:2.6"
@@ -40,6 +40,19 @@ def plan(cluster: Cluster, services: Sequence[PlannedService], page: Webui | Non
         container=container,
         docker_run=docker_run(container, settings.container_runtime),
     )
+
+
+def api(plan: Plan, service: PlannedService) -> list[str]:
+    """Where people ask a service: the base addresses for an OpenAI client."""
+    if plan.proxy is None:
+        return [f"{url}/v1" for url in service.urls]
+    paths = {each.name: each.path for each in plan.proxy.services}
+    return [f"{plan.proxy.url}{paths[service_name(service.name)]}"]
+
+
+def page(plan: Plan) -> str | None:
+    """Where people open the chat page; None where there is none."""
+    return (plan.proxy or plan.webui).url if plan.webui else None
 
 
 def service_name(name: str | None) -> str:

@@ -48,9 +48,7 @@ class Requirements:
 def requirements(cluster: Cluster, plan: Plan, host: Host) -> Requirements:
     """Those of a host; a spare must be able to run any rank."""
     ranks = _of_spare(plan) if host in cluster.spares else ranks_on(plan, host)
-    # Replicas of one service on a host share its weights.
-    weights = {service.weights.directory: service.weights.disk_bytes for service, _, _ in ranks}
-    weights |= {each.directory: each.disk_bytes for service, _, _ in ranks for each in service.companions}
+    disk = next((disk for disk in plan.disks if disk.host == host.name), None)
     settings = [cluster.service(service.name).settings for service, _, _ in ranks]
     folder, required = next(
         (
@@ -62,8 +60,8 @@ def requirements(cluster: Cluster, plan: Plan, host: Host) -> Requirements:
     )
     return Requirements(
         ports=_ports(cluster, plan, host, ranks),
-        disk_path=settings[0].weights_dir if settings else "/var/lib/headfirst",
-        disk_bytes=sum(weights.values()) * 11 // 10,  # a tenth more for images and logs
+        disk_path=disk.path if disk else "/var/lib/headfirst",
+        disk_bytes=disk.bytes if disk else 0,
         model_folder=folder,
         model_folder_required=required,
         ranks=_of_ranks(cluster, ranks, settings, host) if ranks else None,

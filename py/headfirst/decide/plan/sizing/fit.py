@@ -169,6 +169,7 @@ def fit(
             "outside_engine": gpu.memory_bytes - sum(use.terms.values()) - its.static,
         },
         estimates=sorted(use.estimates),
+        memory_fraction=use.fraction,
         context_flag=use.context_flag if its.problem == "length" else None,
         context_given=use.context_given,
     )

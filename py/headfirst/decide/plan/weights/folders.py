@@ -1,4 +1,4 @@
-"""Refuses services that would keep different contents in one folder of a host."""
+"""Folders of weights on the hosts: what they hold, and services that would keep different contents in one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.plan.types import DraftModel, PlannedService
+from headfirst.decide.plan.types import DraftModel, HostDisk, PlannedService
 
 Content = tuple[str, str, str | None]
 """Source, ID and revision."""
@@ -42,3 +42,17 @@ def _contents(service: PlannedService) -> Iterator[tuple[str, str, Content]]:
 def _text(content: Content) -> str:
     _, id, revision = content
     return f"{id} at {revision}" if revision else id
+
+
+def disks(cluster: Cluster, services: Sequence[PlannedService]) -> list[HostDisk]:
+    """What each host with weights stores at most; replicas of one service share them."""
+    planned = []
+    for host in cluster.nodes:
+        stored = [its for its in services if host.name in {each.host for each in its.weights.members}]
+        sizes = {its.weights.directory: its.weights.disk_bytes for its in stored}
+        sizes |= {each.directory: each.disk_bytes for its in stored for each in its.companions}
+        size = sum(sizes.values()) * 11 // 10  # a tenth more for images and logs
+        for its in stored[:1]:
+            path = cluster.service(its.name).settings.weights_dir
+            planned.append(HostDisk(host=host.name, path=path, bytes=size))
+    return planned
