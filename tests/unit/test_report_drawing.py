@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from xml.etree import ElementTree as xml
@@ -9,7 +10,7 @@ from xml.etree import ElementTree as xml
 import pytest
 from headfirst.control.cli.app import app
 from headfirst.control.inventory.inventory import load
-from headfirst.control.report.drawing import WIDTH, svg
+from headfirst.control.report.drawing import WIDTH, _width, svg
 from headfirst.control.report.topology import (
     MOST_RANKS,
     PAGE,
@@ -83,7 +84,7 @@ def drawn(root: xml.Element) -> dict[str, list[str]]:
 def links(root: xml.Element) -> set[tuple[str, str, str]]:
     return {
         (line.attrib["data-from"], line.attrib["data-to"], line.attrib["data-ports"])
-        for line in root.iterfind(".//s:line[@data-from]", NS)
+        for line in root.iterfind(".//s:polyline[@data-from]", NS)
     }
 
 
@@ -95,6 +96,57 @@ def assert_inside(root: xml.Element) -> None:
     assert right <= width
     assert all(float(one.attrib["y"]) < height for one in root.iterfind(".//s:text", NS))
     assert max(float(one.attrib["y"]) for one in root.iterfind(".//s:text", NS)) > height - 60
+
+
+Point = tuple[float, float]
+
+
+def points(line: xml.Element) -> list[Point]:
+    return [(float(x), float(y)) for x, y in (pair.split(",") for pair in line.attrib["points"].split())]
+
+
+def assert_no_line_crosses_a_text(root: xml.Element) -> None:
+    """No segment of a connection touches the rectangle of a text, as wide as the drawing takes it to be."""
+    rectangles = []
+    for text in root.iterfind(".//s:text", NS):
+        x, y, letters = float(text.attrib["x"]), float(text.attrib["y"]), text.text or ""
+        larger = 1.4 if text.get("class") == "big" else 1
+        rectangles.append((x, y - 11 * larger, x + _width(letters) * larger, y + 3, letters))
+    assert rectangles
+    for line in root.iterfind(".//s:polyline", NS):
+        for (x1, y1), (x2, y2) in itertools.pairwise(points(line)):
+            assert x1 == x2 or y1 == y2
+            for left, top, right, bottom, letters in rectangles:
+                apart = max(x1, x2) < left or min(x1, x2) > right or max(y1, y2) < top or min(y1, y2) > bottom
+                assert apart, f"{line.attrib['data-from']} → {line.attrib['data-to']} crosses {letters!r}"
+
+
+def test_a_line_that_crosses_a_text_is_found() -> None:
+    crossed = (
+        f'<svg xmlns="{NS["s"]}"><text x="10" y="20">text</text>'
+        '<polyline data-from="a" data-to="b" points="0,18 50,18"/></svg>'
+    )
+    with pytest.raises(AssertionError, match="a → b crosses 'text'"):
+        assert_no_line_crosses_a_text(xml.fromstring(crossed))
+
+
+@pytest.mark.parametrize("inventory", sorted(path.name for path in (ROOT / "inventories").glob("*.ini")))
+def test_no_line_of_the_examples_crosses_a_text(inventory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    result = CliRunner().invoke(app, ["plan", str(ROOT / "inventories" / inventory), "--svg"])
+    root = xml.fromstring(result.stdout)
+    assert_inside(root)
+    assert_no_line_crosses_a_text(root)
+
+
+@pytest.mark.parametrize("hosts", [1, 3, 16, 40])
+@pytest.mark.parametrize("settings", ["", "replicas=1\n", "proxy=true\n"])
+def test_no_line_of_a_large_plan_crosses_a_text(hosts: int, settings: str, tmp_path: Path) -> None:
+    text = short(hosts, settings + (f"replicas={hosts}" if not settings.startswith("replicas") else ""))
+    text = text.replace("[all:vars]", "[monitoring]\nnode1\n[all:vars]").replace(
+        "deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-32B"
+    )
+    assert_no_line_crosses_a_text(xml.fromstring(svg(made(tmp_path, text))))
 
 
 @pytest.mark.parametrize("inventory", ["h200x1.ini", "a100x4.ini", "lab.ini", "h100x2-services.ini"])
@@ -144,6 +196,7 @@ def test_a_network_is_written_beside_its_ranks() -> None:
 def test_proxy_page_routers_and_monitoring(tmp_path: Path) -> None:
     plan = made(tmp_path, EVERYTHING)
     root = xml.fromstring(svg(plan))
+    assert_no_line_crosses_a_text(root)
     found, boxes = links(root), drawn(root)
     router = "router:chat:node01"
     assert {
@@ -224,6 +277,7 @@ def test_the_kv_cache_has_an_arrow_from_prefill_to_decode(tmp_path: Path, settin
     counts = "prefill_replicas=1\ndecode_replicas=2\n"
     root = xml.fromstring(svg(made(tmp_path, divided(3, counts + settings))))
     assert_inside(root)
+    assert_no_line_crosses_a_text(root)
     shown = texts(root)
     assert words in shown
     assert {"prefill replica 0", "decode replica 1", "decode replica 2"} <= set(shown)
@@ -232,10 +286,10 @@ def test_the_kv_cache_has_an_arrow_from_prefill_to_decode(tmp_path: Path, settin
         root
     )
     arrows = root.findall(".//s:polygon[@class='kv']", NS)
-    lines = root.findall(".//s:line[@class='kv']", NS)
+    lines = [points(line) for line in root.findall(".//s:polyline[@class='kv']", NS)]
     assert len(arrows) == len(lines) == 2
     # Each leads down, from the prefill replica to a decode replica below it.
-    assert all(float(line.attrib["y1"]) < float(line.attrib["y2"]) for line in lines)
+    assert all(line[0][1] < line[-1][1] for line in lines)
     assert any(words in text and " → " in text and "port" not in text for text in shown)
 
 
@@ -248,6 +302,7 @@ def test_many_replicas_are_grouped_by_what_they_compute(tmp_path: Path) -> None:
     plan = made(tmp_path, divided(20, "prefill_replicas=5\ndecode_replicas=15\nhca=none"))
     root = xml.fromstring(svg(plan))
     assert_inside(root)
+    assert_no_line_crosses_a_text(root)
     boxes = drawn(root)
     assert boxes["replicas:Qwen3-32B:prefill"][0] == "3 more replicas"
     assert boxes["replicas:Qwen3-32B:decode"][0] == "13 more replicas"

@@ -5,7 +5,6 @@ Colours follow the reader's light or dark scheme. Widths of texts are estimated,
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,7 +22,7 @@ _LONGEST = 160  # characters of a line
 _LETTER, _WIDE = 7.7, 13.0  # px of a letter and of a full-width one, at 12 px
 _LINE, _PAD, _GAP, _FRAME = 16, 10, 26, 14
 _GPU, _GPUS_A_ROW = 12, 8
-_KV, _HEAD = 56, 9  # px between prefill and decode replicas, and of the head of an arrow between them
+_LANE, _HEAD = 5, 9  # px between two lines side by side, and of the head of an arrow
 
 # One rule for both schemes; every selector begins with the class, so that a page around it is not changed.
 STYLE = """
@@ -33,7 +32,6 @@ STYLE = """
  --box: #161b22; --rank: #0c2d6b; --entry: #3b2e00; --gpu: #3fb950; --watch: #2b1a44; } }
 .hf .paper { fill: var(--paper); }
 .hf text { fill: var(--ink); }
-.hf .loose text { paint-order: stroke; stroke: var(--paper); stroke-width: 3px; stroke-linejoin: round; }
 .hf .dim { fill: var(--dim); }
 .hf .head { font-weight: 600; }
 .hf .big { font-size: 16px; font-weight: 600; }
@@ -45,10 +43,10 @@ STYLE = """
 .hf rect.spare, .hf rect.group { stroke-dasharray: 5 3; }
 .hf rect.frame { fill: none; }
 .hf rect.gpu { fill: var(--gpu); stroke: none; }
-.hf line { stroke: var(--line); stroke-width: 1.2; }
-.hf line.rendezvous { stroke-dasharray: 2 3; }
-.hf line.figures { stroke-dasharray: 6 4; }
-.hf line.kv { stroke: var(--gpu); stroke-width: 2; }
+.hf polyline { fill: none; stroke: var(--line); stroke-width: 1.2; }
+.hf polyline.rendezvous { stroke-dasharray: 2 3; }
+.hf polyline.figures { stroke-dasharray: 6 4; }
+.hf polyline.kv { stroke: var(--gpu); stroke-width: 2; }
 .hf polygon.kv { fill: var(--gpu); }
 """
 
@@ -58,10 +56,6 @@ class _Place(NamedTuple):
     y: float
     width: float
     height: float
-
-    @property
-    def centre(self) -> tuple[float, float]:
-        return self.x + self.width / 2, self.y + self.height / 2
 
 
 def svg(plan: Plan) -> str:
@@ -75,22 +69,33 @@ def draw(graph: Topology) -> str:
 
 
 class _Drawing:
-    """Places everything from top to bottom; frames are under links, links under boxes."""
+    """Places everything from top to bottom; frames are under links, links under boxes.
+
+    A line leaves its box at the top, into the space that is kept free above each row of boxes, and goes down
+    or up beside all texts: inside the frame of a replica, or at the left of the drawing. Links of one program
+    share a line.
+    """
 
     def __init__(self, graph: Topology) -> None:
         self._graph = graph
         self._places: dict[str, _Place] = {}
-        self._replicas: dict[str, _Place] = {}  # by the id of their first box
+        self._frame_of: dict[str, float] = {}  # by the id of a box, where the frame of its replica begins
+        boxes = [replica.boxes for service in graph.services for replica in service.replicas]
+        self._frame_numbers = {box.id: number for number, among in enumerate(boxes) for box in among}
+        outer = dict.fromkeys(_shared(link) for link in graph.links if not self._is_inside(link))
+        self._lanes = {name: number for number, name in enumerate(outer, 1)}
+        self._free = _LANE * (len(outer) + 2)  # above a row of boxes
+        self._left = _GAP + _LANE * len(outer)
         self._right = 0.0
         self._bottom = 0.0
         self._frames = xml.Element("g")
         self._links = xml.Element("g")
         self._boxes = xml.Element("g")
-        self._texts = xml.Element("g", {"class": "loose"})  # lines may pass behind them
+        self._texts = xml.Element("g")
 
     def text(self) -> str:
         graph = self._graph
-        self._put_text(_GAP, 34, f"Cluster {graph.cluster}", "big")
+        self._put_text(self._left, 34, f"Cluster {graph.cluster}", "big")
         self._bottom = 50
         self._row("", graph.entry)
         for service in graph.services:
@@ -126,77 +131,90 @@ class _Drawing:
     def _row(self, title: str, boxes: Sequence[Box]) -> None:
         """Boxes under a heading, as many in a row as there is room for."""
         if title:
-            self._put_text(_GAP, self._bottom + _GAP + 4, title, "head")
+            self._put_text(self._left, self._bottom + _GAP + 4, title, "head")
             self._bottom += _GAP
-        size = _flow(boxes, WIDTH)
-        self._put_boxes(boxes, size, _GAP, self._bottom + _FRAME)
-        self._grow(_GAP + size.width, self._bottom + _FRAME + size.height)
+        size = _flow(boxes, WIDTH, self._free)
+        top = self._bottom + _FRAME + self._free
+        self._put_boxes(boxes, size, self._left, top)
+        self._grow(self._left + size.width, top + size.height)
 
     def _service(self, service: ServiceBoxes) -> None:
         """A frame with a frame for each replica."""
         top = self._bottom + _GAP + 8
-        left = _GAP + _FRAME
+        left = self._left + _FRAME
         self._put_text(left, top + 22, service.title, "head")
         y = top + 22.0
-        for line in service.lines:
+        lines = [*service.lines, *([service.transfer] if service.transfer else [])]
+        for line in lines:
             y += _LINE
             self._put_text(left, y, line, "dim")
-        right = max(left + _width(text) for text in (service.title, *service.lines))
+        right = max(left + _width(text) for text in (service.title, *lines))
         x, y, low = float(left), y + _FRAME, y
         role = service.replicas[0].role
+        # As many for each replica, so that no line above the boxes of one meets the words of another.
+        count = max(1 + len(replica.network) for replica in service.replicas)
         for replica in service.replicas:
-            size = _flow(replica.boxes, WIDTH - 4 * _FRAME)
+            size = _flow(replica.boxes, WIDTH - 4 * _FRAME, self._free)
             words = [replica.title, *replica.network]
+            above = _LINE * count + _FRAME + self._free
             width = max(size.width, *map(_width, words)) + 2 * _FRAME
-            height = size.height + _LINE * len(words) + 2 * _FRAME + 6
-            if replica.role != role:
-                self._put_text(left, low + _KV / 2 + 4, service.transfer)
-                right = max(right, left + _width(service.transfer))
-                x, y, role = float(left), low + _KV, replica.role
-            elif x > left and x + width > _GAP + WIDTH - _FRAME:
-                x, y = float(left), low + _FRAME
-            self._replicas[replica.boxes[0].id] = _Place(x, y, width, height)
+            height = size.height + above + _FRAME
+            if replica.role != role or (x > left and x + width > self._left + WIDTH - _FRAME):
+                x, y, role = float(left), low + _FRAME, replica.role
+            self._frame_of |= dict.fromkeys((box.id for box in replica.boxes), x)
             self._put_rect(self._frames, _Place(x, y, width, height), "frame")
             for number, word in enumerate(words, 1):
                 self._put_text(x + _FRAME, y + 4 + _LINE * number, word, "head" if number == 1 else "dim")
-            self._put_boxes(replica.boxes, size, x + _FRAME, y + _LINE * len(words) + _FRAME + 6)
+            self._put_boxes(replica.boxes, size, x + _FRAME, y + above)
             low, right = max(low, y + height), max(right, x + width)
             x += width + _FRAME
-        frame = _Place(_GAP, top, right + _FRAME - _GAP, low + _FRAME - top)
+        frame = _Place(self._left, top, right + _FRAME - self._left, low + _FRAME - top)
         self._put_rect(self._frames, frame, "frame")
         self._grow(frame.x + frame.width, frame.y + frame.height)
 
     def _list(self) -> None:
         """Every link in words, links alike in one line, and what is grouped."""
         y = self._bottom + _GAP + 8
-        self._put_text(_GAP, y, "Connections", "head")
+        self._put_text(self._left, y, "Connections", "head")
         lines = link_lines(self._graph)
         shown = lines[: MOST_LINKS if len(lines) > MOST_LINKS else None]
         if rest := len(lines) - len(shown):
             shown.append(f"and {rest} more lines of connections; `deploy report --json` lists each")
         for line in [*shown, *self._graph.notes]:
             y += _LINE
-            self._put_text(_GAP, y, line, "" if line in shown else "dim")
-            self._grow(_GAP + _width(line), y)
+            self._put_text(self._left, y, line, "" if line in shown else "dim")
+            self._grow(self._left + _width(line), y)
+
+    def _is_inside(self, link: Link) -> bool:
+        """Whether it connects boxes of one replica."""
+        source, target = (self._frame_numbers.get(id) for id in (link.source, link.target))
+        return source is not None and source == target
 
     def _link(self, link: Link) -> None:
-        """A line between the centres of two boxes, which cover its ends; that of the KV cache leads from the
-        replica above to the one below, with a head."""
-        places = self._replicas if link.kind == "kv" else self._places
-        start, end = places[link.source], places[link.target]
-        (x1, y1), (x2, y2) = start.centre, end.centre
-        if link.kind == "kv":
-            y1, y2 = start.y + start.height, end.y
-            self._put_head(x1, y1, x2, y2)
+        """A line between two boxes; that of the KV cache has a head."""
+        start, end = self._places[link.source], self._places[link.target]
+        inside = self._is_inside(link)
+        number = 0 if inside else self._lanes[_shared(link)]
+        side = self._frame_of[link.source] + _FRAME / 2 if inside else self._left - _LANE * number
+        # Lines that arrive at a box and that leave it are side by side.
+        x1, x2 = (
+            place.x + _PAD + part + _LANE * number % (place.width / 2 - _PAD)
+            for place, part in ((start, 0), (end, end.width / 2 - _PAD))
+        )
+        y1, y2 = (place.y - _LANE * (number + 1) for place in (start, end))
+        corners = [
+            (x1, start.y),
+            (x1, y1),
+            *([(side, y1), (side, y2)] if y1 != y2 else []),
+            (x2, y2),
+            (x2, end.y),
+        ]
         line = xml.SubElement(
             self._links,
-            "line",
+            "polyline",
             {
                 "class": link.kind,
-                "x1": _number(x1),
-                "y1": _number(y1),
-                "x2": _number(x2),
-                "y2": _number(y2),
+                "points": _points(corners),
                 "data-from": _clean(link.source),
                 "data-to": _clean(link.target),
                 "data-ports": " ".join(map(str, link.ports)),
@@ -204,18 +222,9 @@ class _Drawing:
         )
         names = {box.id: box.name for box in self._graph.boxes}
         xml.SubElement(line, "title").text = _clean(_in_words(names[link.source], names[link.target], link))
-
-    def _put_head(self, x1: float, y1: float, x2: float, y2: float) -> None:
-        """The head of an arrow that ends at x2, y2."""
-        length = math.hypot(x2 - x1, y2 - y1)
-        across, along = (x2 - x1) / length * _HEAD, (y2 - y1) / length * _HEAD
-        corners = [
-            (x2, y2),
-            (x2 - across - along / 2, y2 - along + across / 2),
-            (x2 - across + along / 2, y2 - along - across / 2),
-        ]
-        points = " ".join(f"{_number(x)},{_number(y)}" for x, y in corners)
-        xml.SubElement(self._links, "polygon", {"class": "kv", "points": points})
+        if link.kind == "kv":
+            head = [(x2, end.y), (x2 - _HEAD / 2, end.y - _HEAD), (x2 + _HEAD / 2, end.y - _HEAD)]
+            xml.SubElement(self._links, "polygon", {"class": "kv", "points": _points(head)})
 
     def _put_boxes(self, boxes: Sequence[Box], size: _Flow, left: float, top: float) -> None:
         for box, (x, y) in zip(boxes, size.corners, strict=True):
@@ -251,6 +260,15 @@ class _Drawing:
         self._right, self._bottom = max(self._right, right), max(self._bottom, bottom)
 
 
+def _shared(link: Link) -> tuple[str, str]:
+    """What the links that share a line have in common: where they begin, or the rendezvous where they end."""
+    return link.kind, link.target if link.kind == "rendezvous" else link.source
+
+
+def _points(corners: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{_number(x)},{_number(y)}" for x, y in corners)
+
+
 def link_lines(graph: Topology) -> list[str]:
     """The links as sentences, those alike of several sources in one."""
     names = {box.id: box.name for box in graph.boxes}
@@ -281,7 +299,7 @@ class _Flow(NamedTuple):
     height: float
 
 
-def _flow(boxes: Sequence[Box], most: float) -> _Flow:
+def _flow(boxes: Sequence[Box], most: float, free: float) -> _Flow:
     box_width = max((_box_width(box) for box in boxes), default=0.0)
     a_row = max(1, int((most + _GAP) // (box_width + _GAP)))
     corners: list[tuple[float, float]] = []
@@ -290,7 +308,7 @@ def _flow(boxes: Sequence[Box], most: float) -> _Flow:
         row = boxes[first : first + a_row]
         corners += [(number * (box_width + _GAP), y) for number in range(len(row))]
         height = y + max(map(_box_height, row))
-        y = height + _GAP
+        y = height + max(_GAP, free + _LANE)
     columns = min(a_row, len(boxes))
     return _Flow(corners, box_width, columns * (box_width + _GAP) - _GAP, height)
 
