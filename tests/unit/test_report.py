@@ -6,8 +6,11 @@ import base64
 import hashlib
 import json
 import re
+import socket
 from html.parser import HTMLParser
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from headfirst.control.bench.load import SHAPES, Load
@@ -19,7 +22,7 @@ from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import keep_images, recorded
 from headfirst.control.deployment.verbs.check import keep_comm
-from headfirst.control.deployment.verbs.report import program_digest
+from headfirst.control.deployment.verbs.report import answer, program_digest
 from headfirst.control.inventory.inventory import load
 from headfirst.control.live.status_types import (
     ClusterStatus,
@@ -77,6 +80,11 @@ class Page(HTMLParser):
     @property
     def text(self) -> str:
         return " ".join(" ".join(self.texts).split())
+
+
+def links(page: Page) -> set[str | None]:
+    """What a reader can open: pages of the plan, which nothing loads before."""
+    return {words["href"] for tag, words in page.elements if tag == "a"}
 
 
 @pytest.fixture(autouse=True)
@@ -266,7 +274,8 @@ def test_text_of_nodes_is_text_only(cluster: Cluster) -> None:
     written = made()
     page = Page(written)
     tags = {tag for tag, _ in page.elements}
-    assert not tags & {"script", "img", "iframe", "object", "link", "form", "a"}
+    assert not tags & {"script", "img", "iframe", "object", "link", "form"}
+    assert links(page) == {"http://192.168.5.4:8080"}
     assert "<script>alert('x')</script>" in page.text
     assert "{{ 7 * 7 }}" in page.text
     assert "\x1b" not in written
@@ -277,7 +286,8 @@ def test_the_page_asks_for_nothing_and_runs_nothing(cluster: Cluster) -> None:
     record_everything(cluster, "quiet")
     page = Page(made())
     for tag, words in page.elements:
-        assert not words.keys() & {"src", "href", "xlink:href", "action", "data", "srcset"}, tag
+        asks = {"src", "xlink:href", "action", "data", "srcset", *(["href"] if tag != "a" else [])}
+        assert not words.keys() & asks, tag
         assert "style" not in words  # the policy has hashes of style elements only
         assert not [name for name in words if name.startswith("on")]
     policy = next(
@@ -329,3 +339,64 @@ def test_a_check_without_findings_is_a_result(cluster: Cluster) -> None:
     with recorded(cluster, RunOptions([A100]), "up", QuietReporter()) as reporter:
         show(reporter, "check")
     assert "No findings." in Page(made()).text
+
+
+def test_the_page_begins_with_what_a_person_needs_to_use_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    written = made("-e", "tls=local-ca", "-e", "hca=none", "-e", "tensor_parallel=32")
+    text = Page(written).text.partition("Topology")[0]
+    for part in (
+        "Fits: ",
+        "The tensor-parallel ranks are on 4 nodes, and no RDMA connects them",
+        "Chat page: https://192.168.5.4",
+        "API: https://192.168.5.4/v1 , model DeepSeek-R1",
+        "Tools: ",
+        "curl https://192.168.5.4/v1/chat/completions -H 'Content-Type: application/json'",
+        '-H "Authorization: Bearer $API_KEY" -d \'{"model": "DeepSeek-R1", "messages": ',
+        "At the time of this report, https://192.168.5.4/v1 ",
+    ):
+        assert part in text, text
+    assert "memory fraction 0.762" in Page(written).text
+
+
+def test_what_an_api_answers_now_is_asked_without_a_key() -> None:
+    """Real requests to servers: one wants a key, one is not ready, one is silent, and one is not there."""
+    seen: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append({"path": self.path, **dict(self.headers)})
+            self.send_response((self.server.server_port % 2 and 401) or 503)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    def serving(parity: int) -> ThreadingHTTPServer:
+        while (server := ThreadingHTTPServer(("127.0.0.1", 0), Handler)).server_port % 2 != parity:
+            server.server_close()
+        Thread(target=server.serve_forever, daemon=True).start()
+        return server
+
+    with serving(1) as ready, serving(0) as starting, socket.socket() as silent, socket.socket() as closed:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        closed.bind(("127.0.0.1", 0))
+        ports = [
+            ready.server_port,
+            starting.server_port,
+            *(each.getsockname()[1] for each in (silent, closed)),
+        ]
+        urls = [f"http://127.0.0.1:{port}/v1" for port in ports]
+        found = {url: answer(url) for url in urls}
+        for server in (ready, starting):
+            server.shutdown()
+    assert [found[url] for url in urls] == [
+        "answers",
+        "answers with HTTP 503, not as a ready model",
+        *["did not answer within 2 s"] * 2,
+    ]
+    assert [request["path"] for request in seen] == ["/v1/models"] * 2
+    assert not [request for request in seen if "Authorization" in request]

@@ -104,17 +104,14 @@ def _carry_out(change: Change, run: RunOptions, output: Output) -> None:
 def print_summary(outcome: Outcome, *, as_json: bool) -> None:
     """Address, model, credentials, how to stop; and where the time went."""
     from headfirst.decide.plan.capabilities import sentence
-    from headfirst.decide.plan.front.proxy import service_name
+    from headfirst.decide.plan.front import proxy
 
     plan, changed = outcome.plan, outcome.result.changed_total
-    page = (plan.proxy.url if plan.proxy else plan.webui.url) if plan.webui else None
-    paths = {service.name: service.path for service in plan.proxy.services} if plan.proxy else {}
+    page = proxy.page(plan)
     services: list[dict[str, Any]] = [
         {
             "service": service.name,
-            "api": [f"{plan.proxy.url}{paths[service_name(service.name)]}"]
-            if plan.proxy
-            else [f"{url}/v1" for url in service.urls],
+            "api": proxy.api(plan, service),
             "model": service.served_model_name,
             "capabilities": service.capabilities.model_dump(),
         }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -21,17 +23,30 @@ from headfirst.control.report.types import (
 )
 from headfirst.control.run.amounts import duration, size
 from headfirst.control.run.history import History
-from headfirst.decide.plan.capabilities import sentence
+from headfirst.decide import engines
+from headfirst.decide.plan import capabilities
+from headfirst.decide.plan.front import proxy
 from headfirst.decide.plan.types import Node, Plan, PlannedReplica, PlannedService
 
 MOST_RUNS, MOST_RESULTS = 15, 5
+_SHORT = ("max_tokens", "temperature")  # of a probe, whose answer nobody reads
 
 
 def build(
-    plan: Plan, history: History, results: Sequence[Result], release: Own, *, made_at: str, inventory: str
+    plan: Plan,
+    history: History,
+    results: Sequence[Result],
+    release: Own,
+    answers: Mapping[str, str],
+    *,
+    made_at: str,
+    inventory: str,
 ) -> ClusterReport:
-    """The report; `inventory` is the name in the commands that record what is missing."""
+    """The report; `inventory` is the name in the commands that record what is missing, and `answers` are
+    those of the addresses of APIs."""
     check, comm = _check(history), _comm(history)
+    grafana = plan.monitoring.grafana_url if plan.monitoring else None
+    links = {"Chat page": proxy.page(plan), "Grafana": grafana}
     runs = [run.model_copy(update={"findings": None, "comm": None}) for run in history.runs[-MOST_RUNS:]]
     records = {
         "results of the checks of the hosts": (check, "check {}"),
@@ -44,8 +59,11 @@ def build(
         made_at=made_at,
         cluster=plan.cluster,
         headfirst=release,
+        verdict=plan.verdict,
+        warnings=list(dict.fromkeys(ports.reason for ports in plan.rank_ports if ports.exposed)),
+        links={name: url for name, url in links.items() if url},
         topology=topology(plan),
-        services=[_service(service) for service in plan.services],
+        services=[_service(plan, service, answers) for service in plan.services],
         notes=plan.notes,
         planned_images=list(_images(plan)),
         images=history.images,
@@ -78,19 +96,36 @@ def _comm(history: History) -> CommResult | None:
     return None
 
 
-def _service(service: PlannedService) -> ServiceReport:
-    fit = service.fit
+def _curl(service: PlannedService, api: str) -> str:
+    """A request that a person can paste; "" for a task whose requests are outside /v1."""
+    probe = engines.get(service.engine, service.engine_version).readiness(service.task)
+    if not probe.probe_path.startswith("/v1/"):
+        return ""
+    asked = {name: value for name, value in probe.probe_body.items() if name not in _SHORT}
+    body = json.dumps({"model": service.served_model_name, **asked})
+    words = [f"{api}{probe.probe_path.removeprefix('/v1')}", "-H", "Content-Type: application/json"]
+    return f'curl {shlex.join(words)} -H "Authorization: Bearer $API_KEY" -d {shlex.quote(body)}'
+
+
+def _service(plan: Plan, service: PlannedService, answers: Mapping[str, str]) -> ServiceReport:
+    fit, api = service.fit, proxy.api(plan, service)
     memory = [("memory of a GPU", fit.gpu_memory_bytes), ("weights", fit.weight_bytes_per_rank)]
     memory += [(fit.title(term), value) for term, value in fit.terms.items()]
     memory.append(("KV cache", fit.kv_pool_bytes))
     return ServiceReport(
         title=service.name or service.served_model_name,
+        model=service.served_model_name,
+        api=api,
+        live=[f"{url} {answers[url]}" for url in api if url in answers],
+        curl=_curl(service, api[0]),
+        features=capabilities.sentence(service.capabilities),
         choices=list(_choices(service)),
         memory=[(term, value) for term, value in memory if value is not None],
         ranks=[_rank(service, replica, node) for replica in service.replicas for node in replica.nodes],
         command=service.replicas[0].nodes[0].container.command,
         not_chosen=service.arguments_left_out,
         alternatives=service.alternatives,
+        warnings=service.warnings,
         notes=service.notes,
     )
 
@@ -113,7 +148,11 @@ def _choices(service: PlannedService) -> Iterator[Choice]:
         fits = {True: "fits", False: "does not fit", None: "not known"}[sized.fit.fits]
         fits = "fits if the estimates hold" if sized.fit.uncertain else fits
         yield Choice(what=f"{of}memory", value=fits, reason=sized.fit.reason)
-    yield Choice(what="requests", value=sentence(service.capabilities))
+        if fraction := sized.fit.memory_fraction:
+            whose = "as set" if fraction.is_set else "the engine's own"
+            yield Choice(
+                what=f"{of}memory fraction", value=f"{fraction.value:.3f}", reason=f"{fraction.flag}, {whose}"
+            )
     if service.transfer:
         reason = " ".join(service.transfer.reasons)
         yield Choice(what="KV cache between them", value=service.transfer.way, reason=reason)
@@ -125,9 +164,10 @@ def _choices(service: PlannedService) -> Iterator[Choice]:
         reason=weights.placement_reason,
     )
     yield Choice(what="page cache", value=weights.warm_cache, reason=weights.warm_reason)
-    yield Choice(
-        what="time for the weights", value=duration(weights.time.seconds), reason=weights.time.reason
+    time = (
+        f"{weights.time.reason}; one step and one node at a time: {duration(weights.time.documented_seconds)}"
     )
+    yield Choice(what="time for the weights", value=duration(weights.time.seconds), reason=time)
     for sized, replicas in service.pools:
         what = f"{replicas[0].role}: argument" if replicas[0].role else "argument"
         for argument in sized.chosen_arguments:

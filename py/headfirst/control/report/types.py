@@ -14,6 +14,7 @@ from headfirst.control.report.topology import Topology
 from headfirst.control.run.comm import Run, Trouble, Way
 from headfirst.control.run.events import Finding
 from headfirst.control.run.history import Images, RunRecord
+from headfirst.decide.plan.types import Verdict
 
 
 class _Frozen(BaseModel):
@@ -49,16 +50,23 @@ class RankRow(_Frozen):
 class ServiceReport(_Frozen):
     """A service as it is planned; `memory`: bytes of a GPU by term; `command`: that of rank 0.
 
+    `api` are the addresses of its API, `live` what they answered, `curl` a request, whose key is a variable.
     `not_chosen`: engine arguments and why; `alternatives`: what fits where the model does not.
     """
 
     title: str
+    model: str
+    api: list[str]
+    live: list[str]
+    curl: str
+    features: str
     choices: list[Choice]
     memory: list[tuple[str, int]]
     ranks: list[RankRow]
     command: list[str]
     not_chosen: list[str]
     alternatives: list[str]
+    warnings: list[str]
     notes: list[str]
 
 
@@ -105,6 +113,9 @@ class ClusterReport(_Frozen):
     made_at: str
     cluster: str
     headfirst: Own
+    verdict: Verdict
+    warnings: list[str]  # beside those of the services
+    links: dict[str, str]  # for a browser, by what is there
     topology: Topology
     services: list[ServiceReport]
     notes: list[str]  # of the plan, on variables that nothing uses

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+
+import httpx
 
 from headfirst import __version__
 from headfirst.collection import collection_root
@@ -23,27 +26,43 @@ from headfirst.control.report.build import build
 from headfirst.control.report.types import ClusterReport, Own
 from headfirst.control.run.history import read
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan.front import proxy
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.scrub import Scrubber, url_credentials
 
 _PARTS = ("roles", "playbooks", "plugins")
 # In a wheel these folders of the repository are inside the package.
 _DATA = ("templates", "inventories")
+_ANSWER_S = 2
 
 
 def report(options: RunOptions, *, probe: bool) -> ClusterReport:
     """The report, without the secrets of the cluster, of its hub and of the login."""
     prepared = prepare(options.inventories, options.extra_vars, probe=probe, ports=probe)
     cluster, plan = prepared.cluster, prepared.plan
+    apis = [url for service in plan.services for url in proxy.api(plan, service)]
+    with ThreadPoolExecutor() as pool:
+        answers = dict(zip(apis, pool.map(answer, apis), strict=True))
     document = build(
         plan,
         read(cluster_folder(cluster)),
         list(_results(cluster)),
         Own(version=__version__, digest=program_digest()),
+        answers,
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         inventory=str(options.inventories[0]),
     )
     return without_secrets(document, cluster, plan)
+
+
+def answer(url: str) -> str:
+    """What an API answers now, without a key."""
+    try:
+        # Neither a key nor a request is sent: whose certificate it is does not matter.
+        status = httpx.get(f"{url}/models", timeout=_ANSWER_S, trust_env=False, verify=False).status_code  # noqa: S501
+    except httpx.HTTPError:
+        return f"did not answer within {_ANSWER_S} s"
+    return "answers" if status in (200, 401, 403) else f"answers with HTTP {status}, not as a ready model"
 
 
 def without_secrets(document: ClusterReport, cluster: Cluster, plan: Plan) -> ClusterReport:
