@@ -129,7 +129,7 @@ def test_no_output_has_a_secret(place: Path, service: str) -> None:
     path = write(place, service)
     prepared, secrets = planned(path)
     run = CliRunner()
-    shown = run.invoke(app, ["plan", str(path)])
+    shown = run.invoke(app, ["plan", str(path), "--commands"])
     assert shown.exit_code == 0, shown.output
     names = ["HF_TOKEN=…", "OWN_SETTING=…", "REDIS_URL=…", "GOOGLE_API_KEY=…", "DATABASE_URL=…"]
     assert all(name in shown.output for name in names) and "MAX_TOKENS=4096" in shown.output

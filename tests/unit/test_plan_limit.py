@@ -22,11 +22,11 @@ def plan(*words: str) -> Result:
 
 
 def test_ranks_of_other_hosts_are_left_out() -> None:
-    whole = plan().output
-    assert "rank 0 on node01" in whole and "rank 1 on node02" in whole
-    part = plan("-l", "node02").output
-    assert "rank 1 on node02" in part
-    assert "rank 0 on node01" not in part and "chat page on" not in part
+    whole = plan("--commands").output
+    assert "rank 0 of DeepSeek-R1 on node01" in whole and "rank 1 of DeepSeek-R1 on node02" in whole
+    part = plan("-l", "node02", "--commands").output
+    assert "rank 1 of DeepSeek-R1 on node02\ndocker run" in part
+    assert "on node01" not in part and "chat page on" not in part
     assert "Memory:" in part
 
 

@@ -108,17 +108,9 @@ def test_the_time_is_printed_with_its_bottleneck_and_how_it_is_known(
 ) -> None:
     print_plan(plan(cluster("network_rate=25gbit")))
     printed = capsys.readouterr().out
-    assert "Weights in about 99 min; bottleneck is the download: 688.6 GB at 1 Gbit/s." in printed
-    assert "One step and one node at a time: 149 min." in printed
+    assert "Time: weights in about 99 min; bottleneck is the download: 688.6 GB at 1 Gbit/s." in printed
     assert "assumed: download 1 Gbit/s, disk 2 GB/s, processor 32 cores" in printed
     assert "given: network 25 Gbit/s" in printed
-
-
-def test_one_node_that_converts_nothing_has_nothing_to_compare_with(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    print_plan(plan(cluster(inventory="h200x1.ini")))
-    assert "at a time" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("keep", "needed"), [("no", 1369 + 34), ("yes", 1369 + 689)])

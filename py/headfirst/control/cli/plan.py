@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -45,8 +46,11 @@ def plan(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="With --svg: write the drawing there."),
     ] = None,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="The docker run lines too, with what differs by rank.")
+    ] = False,
 ) -> None:
-    """Show ranks, memory, environment and the docker run line of every node. Needs no SSH.
+    """Show whether the model fits, warnings, and the choices with their reasons. Needs no SSH.
 
     Exit code 2: the model does not fit into the memory of the GPUs.
     """
@@ -60,6 +64,12 @@ def plan(
         raise InputError("--svg and --json exclude each other", hint="Leave one of them out.")
     if file and not svg:
         raise InputError("--output is for --svg", hint="deploy plan INVENTORY --svg -o plan.svg")
+    if commands and (svg or output.as_json or nodes):
+        option = "--svg" if svg else "--json" if output.as_json else "--nodes"
+        raise InputError(
+            f"--commands and {option} exclude each other",
+            hint="The hosts of a scheduler: deploy render." if nodes else "--json has every command.",
+        )
     if run.limit and (svg or output.as_json):
         option = "--svg" if svg else "--json"
         raise InputError(f"-l and {option} exclude each other", hint=f"{option} has all hosts: leave -l out.")
@@ -83,9 +93,10 @@ def plan(
         typer.echo(prepared.plan.model_dump_json(indent=2, ensure_ascii=True))
     else:
         hosts = {host.name for host in prepared.cluster.limited_hosts}
-        print_plan(prepared.plan, hosts, commands=nodes is None)
+        print_plan(prepared.plan, hosts, commands=commands)
         if prepared.bundle:
             print_sources(prepared.bundle)
+        typer.echo(_more(prepared.plan, run.inventories, shown=commands, scheduled=nodes is not None))
     unfit = [service for service in prepared.plan.services if service.unfit]
     if unfit and (svg or output.as_json):
         raise typer.Exit(InputError.exit_code)
@@ -101,6 +112,13 @@ def plan(
             if role
             else "`deploy models INVENTORY` lists what these GPUs can serve.",
         )
+
+
+def _more(plan: Plan, inventories: Sequence[Path], *, shown: bool, scheduled: bool) -> str:
+    """Where the rest is; nothing is started of a plan that does not fit."""
+    words = shlex.join(["deploy", "plan", *map(str, inventories)])
+    commands = "As scripts: deploy render --to docker-run. " if shown else f"Commands: {words} --commands. "
+    return ("" if scheduled or plan.verdict.state == "unfit" else commands) + f"Everything: {words} --json"
 
 
 def _refuse_probe(probe: bool, nodes: int | None) -> None:

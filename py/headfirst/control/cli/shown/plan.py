@@ -1,18 +1,20 @@
-"""A plan as a person reads it."""
+"""A plan as a person reads it: the verdict, what may go wrong, then each service and the hosts."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Collection, Sequence
+import itertools
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from rich.markup import escape
 from rich.table import Table
 
+from headfirst.control.cli.shown.commands import print_commands
 from headfirst.control.terminal import Terminal
-from headfirst.decide.cluster.settings import Role
+from headfirst.decide.plan.capabilities import sentence
 from headfirst.decide.plan.sizing.fit import memory_text
 from headfirst.decide.plan.types import (
-    Carrier,
     Fit,
     Outbound,
     Plan,
@@ -23,138 +25,160 @@ from headfirst.decide.plan.types import (
 )
 
 GB, GIB = 10**9, 2**30
+_COLOURS = {"fits": "bold green", "uncertain": "bold yellow", "unfit": "bold red", "unknown": "bold"}
 
 
-def print_plan(plan: Plan, limit: Collection[str] | None = None, *, commands: bool = True) -> None:
-    """Print ranks, weights, memory fit, ports and the docker run line of every node; with `limit`, of these
-    hosts only. A plan that does not fit has no docker run lines: nothing starts. Nor has one without
-    `commands`.
+def print_plan(plan: Plan, limit: Collection[str] | None = None, *, commands: bool = False) -> None:
+    """Print the plan; with `limit`, of these hosts only. `commands`: also the docker run lines. A plan that
+    does not fit has none: nothing starts.
     """
 
     def shows(host: str) -> bool:
         return limit is None or host in limit
 
     console = Terminal(highlight=False)
+    console.paragraph(plan.verdict.text, _COLOURS[plan.verdict.state])
     for service in plan.services:
+        of = f"{service.name}: " if len(plan.services) > 1 else ""
+        for warning in service.warnings:
+            console.paragraph(f"Warning: {of}{warning}", "yellow")
+    ports = [each for each in plan.rank_ports if shows(each.host)]
+    _print_by_host(console, [(its.host, [its.reason]) for its in ports if its.exposed], "Warning: ", "yellow")
+    for service in plan.services:
+        console.print()
         _print_service(console, service)
-    nodes = [
-        (service, replica, node)
-        for service in plan.services
-        for replica in service.replicas
-        for node in replica.nodes
-        if shows(node.host)
-    ]
-    several = len({(service.name, replica.index) for service, replica, _ in nodes}) > 1
-    names = {id(node): _replica(service, replica) if several else "" for service, replica, node in nodes}
+    console.print()
+    for text, services in itertools.groupby(plan.services, lambda service: service.model_described_by):
+        names = ", ".join(service.served_model_name for service in services)
+        console.paragraph(f"{names}: described by {text}")
+    _print_rates(console, [service.weights.time for service in plan.services])
+    _print_nodes(console, plan, shows)
+    if commands and plan.verdict.state != "unfit":
+        print_commands(console, plan, shows)
+
+
+class _Row(NamedTuple):
+    """A program on a host; neighbours with the same `alike` are shown in one row."""
+
+    host: str
+    address: str
+    about: str
+    alike: str
+    rank: str = "–"
+    replica: str = ""
+    reasons: Sequence[str] = ()  # of a rank's network
+
+
+def _print_nodes(console: Terminal, plan: Plan, shows: Callable[[str], bool]) -> None:
+    shown = [row for row in _rows(plan) if shows(row.host)]
     table = Table("rank", "host", "address", "ports", box=None, title="Nodes", title_justify="left")
-    for _, replica, node in nodes:
-        ports = f"{replica.engine_port} API, {replica.dist_port} rendezvous" if node.rank == 0 else ""
-        gpus = "" if node.gpu_devices is None else f"GPU {', '.join(node.gpu_devices)}"
-        about = "; ".join(part for part in (ports, gpus, names[id(node)]) if part)
-        table.add_row(str(node.rank), node.host, node.address, escape(about))
-    routers = [
-        (service, router) for service in plan.services for router in service.routers if shows(router.host)
-    ]
-    page = plan.webui if plan.webui and shows(plan.webui.host) else None
-    front = plan.proxy if plan.proxy and shows(plan.proxy.host) else None
-    for service, router in routers:
-        about = f"{router.port} router of {service.name or service.served_model_name}, {router.policy}"
-        table.add_row("–", router.host, router.address, escape(f"{about}, {router.metrics_port} its metrics"))
-    for spare in plan.spares:
-        if shows(spare):
-            table.add_row("–", spare, "", "spare")
-    if page:
-        secret = "".join(f", {name}=…" for name in page.secret_env)
-        table.add_row("–", page.host, page.address, f"{page.port} chat page{secret}")
-    if plan.monitoring:
-        for monitor in (each for each in plan.monitoring.containers if shows(each.host)):
-            name = monitor.container.name.removeprefix("headfirst-")
-            table.add_row("–", monitor.host, "", f"{name} at {monitor.url}")
-    if front:
-        what = "proxy with TLS" if front.tls != "none" else "proxy"
-        table.add_row("–", front.host, ", ".join(front.addresses), f"{front.port} {what}")
+    for _, rows in itertools.groupby(shown, lambda row: row.alike):
+        hosts, addresses, abouts, _, ranks, replicas, _ = zip(*rows, strict=True)
+        about = "; ".join(filter(None, (abouts[0], spans(replicas))))
+        table.add_row(spans(ranks), spans(hosts), spans(addresses), escape(about))
     console.print(table)
-    _print_reasons(console, [(node.host, node.network.reasons) for _, _, node in nodes])
-    _print_reasons(console, [(ports.host, [ports.reason]) for ports in plan.rank_ports if shows(ports.host)])
-    _print_outbound(console, [each for each in plan.outbound if shows(each.host)])
-    if not commands or any(service.unfit for service in plan.services):
-        return
-    for _, _, node in nodes:
-        of = f" of {names[id(node)]}" if names[id(node)] else ""
-        title = f"rank {node.rank}{of} on {node.host}"
-        _print_run(console, title, node.docker_run, node.container.image)
-    for service, router in routers:
-        title = f"router of {service.name or service.served_model_name} on {router.host}"
-        _print_run(console, title, router.docker_run, router.container.image)
-    if page:
-        title = f"chat page on {page.host}"
-        _print_run(console, title, page.docker_run, page.container.image)
-    if front:
-        title = f"proxy on {front.host}"
-        _print_run(console, title, front.docker_run, front.container.image)
+    _print_by_host(console, [(row.host, row.reasons) for row in shown if row.rank != "–"])
+    closed = [each for each in plan.rank_ports if shows(each.host) and not each.exposed]
+    _print_by_host(console, [(its.host, [its.reason]) for its in closed])
+    disks = [each for each in plan.disks if shows(each.host)]
+    _print_by_host(
+        console, [(its.host, [f"{its.bytes / GB:,.0f} GB of disk at {its.path}"]) for its in disks]
+    )
+    _print_by_host(console, [(its.host, [_outbound(its)]) for its in plan.outbound if shows(its.host)])
 
 
-def _print_outbound(console: Terminal, hosts: Sequence[Outbound]) -> None:
-    """What leaves the cluster through proxies, once for hosts with equal ones."""
-    alike: dict[str, list[str]] = {}
-    for each in hosts:
-        login = ", with a login" if each.has_login else ""
-        proxies = f"{each.https_proxy} (http: {each.http_proxy or 'none'}){login}"
-        alike.setdefault(f"{proxies}; directly: {', '.join(each.no_proxy)}", []).append(each.host)
-    for proxies, names in alike.items():
-        console.paragraph(f"Outgoing requests of {', '.join(names)}: through {proxies}")
+def _outbound(its: Outbound) -> str:
+    """What leaves the cluster through proxies."""
+    login = ", with a login" if its.has_login else ""
+    proxies = f"{its.https_proxy} (http: {its.http_proxy or 'none'}){login}"
+    return f"outgoing requests through {proxies}; directly: {', '.join(its.no_proxy)}"
 
 
-def _replica(service: PlannedService, replica: PlannedReplica) -> str:
-    role = f" {replica.role}" if replica.role else ""
-    return f"{service.name or service.served_model_name}/{replica.index}{role}"
+def _rows(plan: Plan) -> Iterator[_Row]:
+    several = sum(len(service.replicas) for service in plan.services) > 1
+    for service in plan.services:
+        name = service.name or service.served_model_name
+        for replica in service.replicas:
+            of = f"{name}/{replica.index}"
+            for node in replica.nodes:
+                ports = f"{replica.engine_port} API" if node.rank == 0 else ""
+                ports += f", {replica.dist_port} rendezvous" if ports and len(replica.nodes) > 1 else ""
+                gpus = f"GPU {spans(node.gpu_devices)}" if node.gpu_devices else ""
+                about = "; ".join(filter(None, (ports, gpus, replica.role)))
+                # Heads of several replicas are one row, and workers of one replica.
+                alike, of_several = f"{of if node.rank else name} {about}", of if several else ""
+                reasons = node.network.reasons
+                yield _Row(node.host, node.address, about, alike, str(node.rank), of_several, reasons)
+    for service in plan.services:
+        name = service.name or service.served_model_name
+        for router in service.routers:
+            about = f"{router.port} router of {name}, {router.policy}, {router.metrics_port} metrics"
+            yield _Row(router.host, router.address, about, router.url)
+    for spare in plan.spares:
+        yield _Row(spare, "", "spare", "spare")
+    if page := plan.webui:
+        secret = "".join(f", {name}=…" for name in page.secret_env)
+        yield _Row(page.host, page.address, f"{page.port} chat page{secret}", page.url)
+    containers = plan.monitoring.containers if plan.monitoring else []
+    for monitor in sorted(containers, key=lambda each: each.container.name):
+        name = monitor.container.name.removeprefix("headfirst-")
+        port = monitor.url.rpartition(":")[2].partition("/")[0]
+        yield _Row(monitor.host, "", f"{port} {name}", name)
+    if front := plan.proxy:
+        what = "proxy with TLS" if front.tls != "none" else "proxy"
+        yield _Row(front.host, ", ".join(front.addresses), f"{front.port} {what}", "proxy")
+
+
+def spans(words: Iterable[str]) -> str:
+    """Each word once; those that end in consecutive numbers as node01…node14."""
+    runs: list[list[str]] = []
+    for word in dict.fromkeys(filter(None, words)):
+        if runs and word == _next(runs[-1][-1]):
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+    return ", ".join(f"{run[0]}…{run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
+
+
+def _next(word: str) -> str:
+    """The word with the number at its end one higher: node02 after node01."""
+    text, number = re.fullmatch(r"(.*?)(\d*)", word, re.DOTALL).groups()  # type: ignore[union-attr]
+    return f"{text}{int(number) + 1:0{len(number)}}" if number else ""
+
+
+def _print_by_host(
+    console: Terminal, lines: Sequence[tuple[str, Sequence[str]]], indent: str = "  ", style: str = ""
+) -> None:
+    """Lines that several hosts have once; hosts are named where they differ."""
+    hosts_of: dict[str, list[str]] = {}
+    for host, text in ((host, text) for host, texts in lines for text in texts):
+        hosts_of.setdefault(text, []).append(host)
+    for text, hosts in hosts_of.items():
+        where = "" if len(hosts) == len(lines) else f"{spans(hosts)}: "
+        console.paragraph(f"{indent}{where}{text}", style)
 
 
 def _print_service(console: Terminal, service: PlannedService) -> None:
-    name = f"[bold]{escape(service.name)}[/]: " if service.name else ""
-    console.print(
-        f"{name}[bold]{escape(service.model)}[/] as {escape(service.served_model_name)}, "
-        f"{service.engine} {service.engine_version}"
-    )
+    name = f"{service.name}: " if service.name else ""
+    engine = f"{service.engine} {service.engine_version}"
+    console.paragraph(f"{name}{service.model} as {service.served_model_name}, {engine}", "bold")
+    console.paragraph(f"  Task: {service.task}. {sentence(service.capabilities)}")
     for sized, replicas in service.pools:
         _print_layout(console, service, sized, replicas)
     if service.transfer:
-        console.paragraph(f"KV cache between prefill and decode replicas: {service.transfer.way}")
-        for reason in service.transfer.reasons:
-            console.paragraph(f"  {reason}")
-    console.paragraph(f"Described by {service.model_described_by}")
-    weights = service.weights
-    console.paragraph(
-        f"Weights: {weights.source}, {weights.source_bytes / GB:,.1f} GB, to {weights.directory}"
-        + (f", at revision {weights.revision}" if weights.revision else "")
-    )
-    for share in weights.shares:
-        console.paragraph(
-            f"  {share.host}: layers {share.layers}, at most {share.source_bytes / GB:,.1f} GB"
-            + (f", {share.served_bytes / GB:,.1f} GB as BF16" if service.convert_to_bf16 else "")
-        )
-    how = {"brought": "Brought", "staged": "Staged", "in_place": "In place"}[weights.placement]
-    console.paragraph(f"  {how}: {weights.placement_reason}")
-    warm = {"whole": "warmed", "part": "warmed", "none": "not warmed"}[weights.warm_cache]
-    console.paragraph(f"  Page cache: {warm}, {weights.warm_reason}")
-    converted = f"yes, {weights.served_bytes / GB:,.1f} GB" if service.convert_to_bf16 else "no"
-    console.paragraph(f"Conversion to BF16: {converted}. {service.convert_reason}")
-    console.paragraph(f"Remote code: {'on' if service.trust_remote_code else 'off'}. {service.trust_reason}")
-    if service.api_key_file:
-        console.paragraph(f"API key: that of api_key_file={service.api_key_file}")
-    if names := dict.fromkeys(name for replica in service.replicas for name in replica.secret_env):
-        console.paragraph(f"Secret environment: {', '.join(f'{name}=…' for name in names)}")
-    _print_choices(console, service)
-    _print_carrier(console, weights.carrier)
-    _print_time(console, weights.time)
+        reasons = " ".join(service.transfer.reasons)
+        console.paragraph(f"  KV cache between prefill and decode: {service.transfer.way}. {reasons}")
     for sized, replicas in service.pools:
-        concerned = service.alternatives if replicas[0].role == service.smallest_role else []
-        _print_fit(console, sized.fit, concerned, replicas[0].role)
-        if sized.host_memory:
-            of = f" of the {replicas[0].role} replicas" if replicas[0].role else ""
-            console.paragraph(f"Host memory{of}: {sized.host_memory.reason}")
+        advice = service.alternatives if replicas[0].role == service.smallest_role else []
+        _print_memory(console, sized, advice, _of_role(replicas))
+    _print_weights(console, service)
+    _print_choices(console, service)
     for note in service.notes:
-        console.paragraph(f"Note: {note}", "yellow")
+        console.paragraph(f"  Note: {note}")
+
+
+def _of_role(replicas: Sequence[PlannedReplica]) -> str:
+    return f" of the {replicas[0].role} replicas" if replicas[0].role else ""
 
 
 def _print_layout(
@@ -162,14 +186,15 @@ def _print_layout(
 ) -> None:
     count, nodes, role = len(replicas), len(replicas[0].nodes), replicas[0].role
     kind = counted(count, f"{role} replica" if role else "replica")
-    console.print(
-        (f"{kind}, each " if count > 1 else f"{kind}: " if role else "")
-        + f"{sized.layout}: {counted(sized.world_size, 'rank')} of "
-        f"{'a GPU' if service.device == 'cuda' else 'CPU cores'} on {counted(nodes, 'node')}"
+    console.paragraph(
+        "  Layout: "
+        + (f"{kind}, each " if count > 1 else f"{kind}: " if role else "")
+        + f"{sized.layout}, {counted(sized.world_size, 'rank')} of "
+        f"{'a GPU' if service.device == 'cuda' else 'CPU cores'} on {counted(nodes, 'node')}. "
+        f"{sized.layout_reason}"
     )
-    console.paragraph(f"  {sized.layout_reason}")
     for line in sized.layouts_rejected:
-        console.paragraph(f"  {line}")
+        console.paragraph(f"    {line}")
 
 
 def counted(number: int, noun: str) -> str:
@@ -177,130 +202,117 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def _print_memory(console: Terminal, sized: Sized, alternatives: list[str], of: str) -> None:
+    fit = sized.fit
+    colour = {True: "", False: "red", None: ""}[fit.fits]
+    console.paragraph(f"  Memory{of}: {fit.reason}", "yellow" if fit.uncertain else colour)
+    for line in alternatives:
+        console.paragraph(f"    Instead: {line}")
+    if fit.terms and fit.gpu_memory_bytes:
+        console.paragraph(f"    {_terms(fit)}")
+    if sized.host_memory:
+        console.paragraph(f"    Host memory: {sized.host_memory.reason}")
+
+
+def _terms(fit: Fit) -> str:
+    """What a GPU's memory is for, what a token takes of it, and the fraction that the engine takes."""
+    rows = {"weights": fit.weight_bytes_per_rank - fit.draft_bytes_per_rank}
+    rows |= {"weights of the draft model": fit.draft_bytes_per_rank} if fit.draft_bytes_per_rank else {}
+    rows |= {fit.title(term): value for term, value in fit.terms.items()}
+    listed = [f"{name} {value / GIB:.2f}" for name, value in rows.items()]
+    a_token, state = f"{fit.kv_bytes_per_token:,} bytes a token", fit.state_bytes_per_request
+    a_token += f", {memory_text(state)} a request" if state else ""
+    text = (
+        f"GiB of a GPU: {(fit.gpu_memory_bytes or 0) / GIB:.2f} = {' + '.join(listed)} + KV cache "
+        f"{(fit.kv_pool_bytes or 0) / GIB:.2f} ({a_token})."
+    )
+    if fraction := fit.memory_fraction:
+        whose = "as set" if fraction.is_set else "of the engine itself"
+        text += f" Memory fraction: {fraction.value:.3f} ({fraction.flag}, {whose})."
+    return text
+
+
+def _print_weights(console: Terminal, service: PlannedService) -> None:
+    weights = service.weights
+    at = f", at revision {weights.revision}" if weights.revision else ""
+    how = {"brought": "Brought", "staged": "Staged", "in_place": "In place"}[weights.placement]
+    console.paragraph(
+        f"  Weights: {weights.source}, {weights.source_bytes / GB:,.1f} GB of {service.precision}, to "
+        f"{weights.directory}{at}. {how}: {weights.placement_reason}."
+    )
+    shares = []
+    for share in weights.shares:
+        text = f"layers {share.layers}, at most {share.source_bytes / GB:,.1f} GB"
+        text += f", {share.served_bytes / GB:,.1f} GB as BF16" if service.convert_to_bf16 else ""
+        shares.append((share.host, [text]))
+    _print_by_host(console, shares, "    ")
+    converted = f"yes, {weights.served_bytes / GB:,.1f} GB" if service.convert_to_bf16 else "no"
+    console.paragraph(f"  Conversion to BF16: {converted}. {service.convert_reason}")
+    if weights.carrier.kind == "rdma":
+        console.paragraph("  Weights between hosts: RDMA (unproven on RDMA hardware), else TCP")
+    carried = [(host, [", ".join(ports)]) for host, ports in weights.carrier.ports.items()]
+    _print_by_host(console, carried, "    ")
+    if weights.carrier.note:
+        console.paragraph(f"    Note: {weights.carrier.note}")
+    console.paragraph(f"  Time: {_time(weights.time)}")
+
+
 def _print_choices(console: Terminal, service: PlannedService) -> None:
-    """The task where it is not chat, the arguments of presets with their reasons, adapters and the draft."""
-    if service.task != "chat":
-        console.print(f"Task: {service.task}")
+    """Code of the model, the arguments of presets with their reasons, secrets, adapters and the draft."""
+    code = "on" if service.trust_remote_code else "off"
+    console.paragraph(f"  Remote code: {code}. {service.trust_reason}")
+    if service.api_key_file:
+        console.paragraph(f"  API key: that of api_key_file={service.api_key_file}")
+    if names := dict.fromkeys(name for replica in service.replicas for name in replica.secret_env):
+        console.paragraph(f"  Secret environment: {', '.join(f'{name}=…' for name in names)}")
     for sized, replicas in service.pools:
-        _print_arguments(console, sized, replicas[0].role)
+        _print_arguments(console, sized, replicas)
     for adapter in service.adapters:
         rank = f", rank {adapter.rank}" if adapter.rank else ""
         id = f"{adapter.id}@{adapter.revision}" if adapter.revision else adapter.id
-        console.paragraph(f"Adapter {adapter.name}: {id} ({adapter.source}{rank}), to {adapter.directory}")
+        console.paragraph(f"  Adapter {adapter.name}: {id} ({adapter.source}{rank}), to {adapter.directory}")
     if draft := service.draft_model:
         parts = [draft.source, draft.kind, f"{draft.source_bytes / GB:,.1f} GB" if draft.source_bytes else ""]
         at = f", at revision {draft.revision}" if draft.revision else ""
+        known = f"Described by {draft.described_by}" if draft.described_by else "Not read"
         console.paragraph(
-            f"Draft model: {draft.id} ({', '.join(filter(None, parts))}), to {draft.directory}{at}"
+            f"  Draft model: {draft.id} ({', '.join(filter(None, parts))}), to {draft.directory}{at}. {known}"
         )
-        console.paragraph(f"  Described by {draft.described_by}" if draft.described_by else "  Not read")
 
 
-def _print_arguments(console: Terminal, sized: Sized, role: Role | None) -> None:
-    of = f" of the {role} replicas" if role else ""
+def _print_arguments(console: Terminal, sized: Sized, replicas: Sequence[PlannedReplica]) -> None:
+    of, role = _of_role(replicas), replicas[0].role
     if sized.chosen_arguments:
         setting = f"{role}_engine_args" if role else "engine_args"
-        console.print(f"Chosen engine arguments{of} ({setting} in the inventory overrides each):")
-    told = ""
-    for argument in sized.chosen_arguments:
-        console.print(escape(f"  {argument.flag} {argument.value}".rstrip()), soft_wrap=True)
-        if argument.reason != told:
-            console.paragraph(f"    {argument.reason} ({argument.source})")
-        told = argument.reason
+        console.paragraph(f"  Chosen engine arguments{of} ({setting} in the inventory overrides each):")
+    chosen = itertools.groupby(sized.chosen_arguments, lambda each: (each.reason, each.source))
+    for (reason, source), arguments in chosen:
+        words = " ".join(f"{each.flag} {each.value}".rstrip() for each in arguments)
+        console.print(escape(f"    {words}"), soft_wrap=True)
+        console.paragraph(f"      {reason} ({source})")
     if sized.arguments_left_out:
-        console.print(f"Engine arguments{of} that are not chosen:")
+        console.paragraph(f"  Engine arguments{of} that are not chosen:")
     for line in sized.arguments_left_out:
-        console.paragraph(f"  {line}", "yellow")
+        console.paragraph(f"    {line}")
 
 
-def _print_reasons(console: Terminal, chosen: list[tuple[str, list[str]]]) -> None:
-    """What was chosen for each host and why; hosts are named where they differ."""
-    told: dict[str, list[str]] = {}
-    for host, reasons in chosen:
-        for reason in reasons:
-            told.setdefault(reason, []).append(host)
-    for reason, hosts in told.items():
-        where = "" if len(hosts) == len(chosen) else f"{', '.join(hosts)}: "
-        console.paragraph(f"  {where + reason}")
-
-
-def _print_carrier(console: Terminal, carrier: Carrier) -> None:
-    """How the weights go from host to host, where that is not plain TCP or need not be."""
-    if carrier.kind == "rdma":
-        console.paragraph("Weights between hosts: RDMA (unproven on RDMA hardware), else TCP")
-    for host, ports in carrier.ports.items():
-        console.paragraph(f"  {host}: {', '.join(ports)}")
-    if carrier.note:
-        console.paragraph(f"  Note: {carrier.note}")
-
-
-def _print_time(console: Terminal, time: WeightsTime) -> None:
-    alone = f" One step and one node at a time: {about(time.documented_seconds)}."
-    console.paragraph(
-        f"Weights in about {about(time.seconds)}; bottleneck is {time.reason}."
-        + (alone if time.documented_seconds > time.seconds else "")
-    )
+def _time(time: WeightsTime) -> str:
+    """Until all nodes have the weights, and what would be slower or faster."""
+    text = f"weights in about {about(time.seconds)}; bottleneck is {time.reason}."
     if time.own_lines_seconds is not None and time.own_lines_seconds < time.seconds:
-        console.paragraph(
-            f"  About {about(time.own_lines_seconds)} where each node has its own connection to the hub."
-        )
-    known: dict[str, list[str]] = {}
-    for rate in time.rates:
-        known.setdefault(rate.known, []).append(f"{rate.what} {rate.text}")
+        text += f" About {about(time.own_lines_seconds)} where each node has its own connection to the hub."
+    return text
+
+
+def _print_rates(console: Terminal, times: Sequence[WeightsTime]) -> None:
+    known: dict[str, dict[str, None]] = {}
+    for rate in (rate for time in times for rate in time.rates):
+        known.setdefault(rate.known, {})[f"{rate.what} {rate.text}"] = None
     listed = "; ".join(f"{how}: {', '.join(rates)}" for how, rates in known.items())
     better = "; set download_rate, network_rate, disk_rate, or use --probe" if "assumed" in known else ""
-    console.paragraph(f"  Rates {listed}{better}")
+    console.paragraph(f"Rates {listed}{better}")
 
 
 def about(seconds: float) -> str:
     """A duration, roughly: seconds below a minute and a half, else minutes."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
-def _print_fit(console: Terminal, fit: Fit, alternatives: list[str], role: Role | None) -> None:
-    colour = "yellow" if fit.uncertain else {True: "green", False: "red", None: "yellow"}[fit.fits]
-    of = f" of the {role} replicas" if role else ""
-    console.paragraph(f"Memory{of}: {fit.reason}", colour)
-    for line in alternatives:
-        console.paragraph(f"  Instead: {line}")
-    table = Table("per GPU", "GiB", box=None)
-    table.columns[1].justify = "right"
-    rows = {
-        "memory": fit.gpu_memory_bytes,
-        "− weights": fit.weight_bytes_per_rank - fit.draft_bytes_per_rank,
-    }
-    rows |= {"− weights of the draft model": fit.draft_bytes_per_rank} if fit.draft_bytes_per_rank else {}
-    rows |= {f"− {fit.title(term)}": value for term, value in fit.terms.items()}
-    for name, value in (rows | {"= KV cache": fit.kv_pool_bytes}).items():
-        table.add_row(name, "" if value is None else f"{value / GIB:,.2f}")
-    if fit.terms:
-        console.print(table)
-    console.paragraph(
-        f"KV cache of a GPU: {fit.kv_bytes_per_token:,} bytes a token"
-        + (
-            f" and {memory_text(fit.state_bytes_per_request)} a request"
-            if fit.state_bytes_per_request
-            else ""
-        )
-        + (f", {fit.kv_tokens:,} tokens" if fit.kv_tokens else "")
-        + (
-            f"; {fit.kv_tokens_of_replica:,} in the replica"
-            if fit.kv_tokens_of_replica != fit.kv_tokens
-            else ""
-        )
-    )
-
-
-def _print_run(console: Terminal, title: str, line: list[str], image: str) -> None:
-    """One option a line, ready to be pasted into a shell."""
-    console.print(f"\n[bold]# {escape(title)}[/]")
-    lines: list[str] = []
-    after_image = False
-    for word in line:
-        starts = word.startswith("--") or word == image or (after_image and lines[-1].strip() == image)
-        if starts or not lines:
-            lines.append(f"  {shlex.quote(word)}" if lines else word)
-        else:
-            lines[-1] += f" {shlex.quote(word)}"
-        after_image = after_image or word == image
-    console.print(escape(" \\\n".join(lines)), soft_wrap=True)

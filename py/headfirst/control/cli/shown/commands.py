@@ -1,0 +1,60 @@
+"""The commands of a plan: whole where the first of its kind runs, then what differs by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from difflib import SequenceMatcher
+
+from rich.markup import escape
+
+from headfirst.control.terminal import Terminal
+from headfirst.decide.plan.types import Plan
+from headfirst.decide.render.docker_run import option_lines
+
+_WORKER = " worker"  # whose first is as rank 0
+_MARKS = (
+    "Of a command that is as another one: lines with - are left out, those with + are in their place or "
+    "after the line without a mark."
+)
+
+
+def print_commands(console: Terminal, plan: Plan, shows: Callable[[str], bool]) -> None:
+    """Those of the hosts that are shown. Of those that are alike, the first is whole."""
+    console.print()
+    console.paragraph(_MARKS)
+    first: dict[str, tuple[str, list[str]]] = {}
+    for name, host, alike, lines in (command for command in _commands(plan) if shows(command[1])):
+        known = first.get(alike) or first.get(alike.removesuffix(_WORKER))
+        first.setdefault(alike, (name, lines))
+        title = f"# {name} on {host}" + (f": as {known[0]}" if known else "")
+        text = "\n".join(differences(known[1], lines)) if known else " \\\n".join(lines)
+        console.print(f"\n[bold]{escape(title)}[/]\n{escape(text)}".rstrip(), soft_wrap=True)
+
+
+def _commands(plan: Plan) -> Iterator[tuple[str, str, str, list[str]]]:
+    """Name, host, what commands like it have in common, and the command with one option a line."""
+    for service in plan.services:
+        title = service.name or service.served_model_name
+        for replica in service.replicas:
+            of = f"{title}/{replica.index}" if len(service.replicas) > 1 else title
+            for node in replica.nodes:
+                alike = f"{title} {replica.role}{_WORKER if node.rank else ''}"
+                lines = option_lines(node.docker_run, node.container)
+                yield f"rank {node.rank} of {of}", node.host, alike, lines
+        for router in service.routers:
+            lines = option_lines(router.docker_run, router.container)
+            yield f"router of {title}", router.host, f"router of {title}", lines
+    for name, part in (("chat page", plan.webui), ("proxy", plan.proxy)):
+        if part:
+            yield name, part.host, name, option_lines(part.docker_run, part.container)
+
+
+def differences(base: Sequence[str], other: Sequence[str]) -> list[str]:
+    """What makes `other` of `base`: lines to leave out (-) and to add (+), in their order. An addition that
+    replaces nothing follows the line that it comes after."""
+    changed: list[str] = []
+    for kind, low, high, start, end in SequenceMatcher(None, base, other, autojunk=False).get_opcodes():
+        if kind != "equal":
+            changed += [f"  {line}" for line in base[low - 1 : low]] if kind == "insert" else []
+            changed += [f"- {line}" for line in base[low:high]] + [f"+ {line}" for line in other[start:end]]
+    return changed
