@@ -150,7 +150,7 @@ def test_the_plan_shows_the_carrier_and_that_there_is_another(
     made: Made, shown: Callable[[Cluster], str]
 ) -> None:
     text = shown(made("pcie-a100"))
-    assert "RDMA (unproven on RDMA hardware), else TCP" in text and "node2: mlx5_0:1:3" in text
+    assert "RDMA (unproven on RDMA hardware), else TCP" in text and "RDMA ports: mlx5_0:1:3" in text
     assert shown(made("pcie-a100", weights_carrier="tcp")).count("weights_carrier=rdma uses them") == 1
     for quiet in (
         made("cpu-only", weights_carrier="tcp"),

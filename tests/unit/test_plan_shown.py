@@ -177,6 +177,6 @@ def test_consecutive_names_are_a_span(words: Sequence[str], text: str) -> None:
 
 def test_a_model_that_does_not_fit_is_the_first_line(tmp_path: Path) -> None:
     result = run(ROOT / "inventories/h200x1.ini", "-e", "gpu=A100-80G")
-    assert result.output.startswith("Does not fit")
+    assert result.output.startswith("Does not fit: DeepSeek-R1.")
     assert "--commands" not in result.output
     assert isinstance(result.exception, InputError)

@@ -612,7 +612,7 @@ def test_the_plan_shows_each_choice_with_its_reason(monkeypatch: pytest.MonkeyPa
     result = CliRunner().invoke(app, ["plan", str(inventory), "-e", "preset=throughput", "--commands"])
     assert result.exit_code == 0, result.output
     for part in (
-        "--ep-size 16\n",
+        "--attn-dp-size 16 --ep-size 16",
         "Each group of ranks keeps the KV cache of requests of its own",
         "https://docs.sglang.io/cookbook/",
     ):

@@ -364,23 +364,29 @@ def test_the_page_begins_with_what_a_person_needs_to_use_it(
 def test_what_an_api_answers_now_is_asked_without_a_key() -> None:
     """Real requests to servers: one wants a key, one is not ready, one is silent, and one is not there."""
     seen: list[dict[str, str]] = []
+    statuses: dict[int, int] = {}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             seen.append({"path": self.path, **dict(self.headers)})
-            self.send_response((self.server.server_port % 2 and 401) or 503)
+            self.send_response(statuses[self.server.server_port])  # type: ignore[attr-defined]
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
             pass
 
-    def serving(parity: int) -> ThreadingHTTPServer:
-        while (server := ThreadingHTTPServer(("127.0.0.1", 0), Handler)).server_port % 2 != parity:
-            server.server_close()
+    def serving(status: int) -> ThreadingHTTPServer:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        statuses[server.server_port] = status
         Thread(target=server.serve_forever, daemon=True).start()
         return server
 
-    with serving(1) as ready, serving(0) as starting, socket.socket() as silent, socket.socket() as closed:
+    with (
+        serving(401) as ready,
+        serving(503) as starting,
+        socket.socket() as silent,
+        socket.socket() as closed,
+    ):
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         closed.bind(("127.0.0.1", 0))

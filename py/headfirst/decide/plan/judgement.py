@@ -42,15 +42,15 @@ def warnings(pool: Pool) -> list[str]:
 
 
 def verdict(services: Sequence[PlannedService]) -> Verdict:
-    """The worst of the services; where there are several, with their names."""
+    """The worst of the services, or the KV cache of each."""
     pools = [
-        (sized.fit, " ".join(filter(None, (service.name if len(services) > 1 else "", replicas[0].role))))
+        (sized.fit, " ".join(filter(None, (service.name or service.served_model_name, replicas[0].role))))
         for service in services
         for sized, replicas in service.pools
     ]
 
     def of(matches: Callable[[Fit], bool]) -> str:
-        return ", ".join(name or "the model" for fit, name in pools if matches(fit))
+        return ", ".join(name for fit, name in pools if matches(fit))
 
     if names := of(lambda fit: fit.fits is False):
         return Verdict(state="unfit", text=f"Does not fit: {names}.")
@@ -58,5 +58,6 @@ def verdict(services: Sequence[PlannedService]) -> Verdict:
         return Verdict(state="uncertain", text=f"Uncertain: {names} fits if no estimate is too low.")
     if names := of(lambda fit: fit.fits is None):
         return Verdict(state="unknown", text=f"Not computed for {names}: no memory of GPUs is known.")
-    each = [f"{memory_text(fit.kv_pool_bytes or 0)}{f' ({name})' if name else ''}" for fit, name in pools]
+    several = len(pools) > 1
+    each = [f"{memory_text(fit.kv_pool_bytes or 0)}{f' ({name})' if several else ''}" for fit, name in pools]
     return Verdict(state="fits", text=f"Fits: {', '.join(each)} of KV cache on each GPU.")

@@ -251,7 +251,7 @@ def _print_weights(console: Terminal, service: PlannedService) -> None:
     if weights.carrier.kind == "rdma":
         console.paragraph("  Weights between hosts: RDMA (unproven on RDMA hardware), else TCP")
     carried = [(host, [", ".join(ports)]) for host, ports in weights.carrier.ports.items()]
-    _print_by_host(console, carried, "    ")
+    _print_by_host(console, carried, "    RDMA ports: ")
     if weights.carrier.note:
         console.paragraph(f"    Note: {weights.carrier.note}")
     console.paragraph(f"  Time: {_time(weights.time)}")
