@@ -139,7 +139,7 @@ MANY = ("replicas=1", "tensor_parallel=8", "pipeline_parallel=2")
 )
 def test_a_variable_of_the_ranks_beside_the_plans_is_noted(lines: Any, said: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, *lines)
-    notes = [note for note in plan.services[0].notes if note.startswith("engine_env")]
+    notes = [note for note in plan.services[0].warnings if note.startswith("engine_env")]
     assert [said in note for note in notes] == ([True] if said else [])
     assert not any("sk-mine" in note or "192.0.2.9" in note for note in notes)
 
