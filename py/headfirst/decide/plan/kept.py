@@ -1,7 +1,6 @@
 """A service that runs keeps its arguments where a default alone would change them. Pure.
 
-Parsers are chosen by default. A service that runs without them, as one of an earlier release does, gets them
-when `parsers` or a preset is written, or when it gets another model.
+One that runs without parsers gets them when `parsers` or a preset is written, or with another model.
 """
 
 from __future__ import annotations

@@ -160,9 +160,7 @@ class _Selection:
         """Where the preset as a whole came to nothing."""
         preset, task, engine = self._situation.preset, self._situation.task, self._situation.engine
         if task not in GENERATING and self._situation.parsers and preset is None:
-            if self._situation.by_default:
-                return []
-            return [f"parsers=auto adds nothing: {why_nothing(task)}."]
+            return [] if self._situation.by_default else [f"parsers=auto adds nothing: {why_nothing(task)}."]
         if preset is None or preset in self._settled:
             return []
         why = presets.absence(engine.name, preset) or f"no rule of {engine.title} is for this model"

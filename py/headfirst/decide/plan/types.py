@@ -378,10 +378,7 @@ _CARRIERS: dict[KvCarrier, str] = {"mooncake": "Mooncake", "nixl": "NIXL"}
 
 
 class Capability(_Frozen):
-    """Whether the answers of a service have a part of their own for it.
-
-    `reason`: the engine's parser where it is on, else a clause with the cause.
-    """
+    """Whether answers have a part of their own for it; `reason`: the engine's parser, or why none."""
 
     state: Literal["on", "off", "unknown"]
     reason: str

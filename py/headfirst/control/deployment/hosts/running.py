@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from headfirst.common.errors import HeadfirstError, NotReadyError
@@ -35,10 +35,10 @@ def with_running(cluster: Cluster, names: Collection[str | None]) -> Cluster:
         elif not isinstance(answer, NoEngineError) and not lab_of(cluster) and host in acting:
             raise answer
 
-    def known(service: Service) -> Service:
-        found = (
-            present.get(replica.head.name, {}).get(service.container(replica)) for replica in service.replicas
-        )
-        return replace(service, running=tuple(container.command for container in found if container))
+    def commands(service: Service) -> Iterator[tuple[str, ...]]:
+        for replica in service.replicas:
+            if container := present.get(replica.head.name, {}).get(service.container(replica)):
+                yield container.command
 
-    return replace(cluster, services=tuple(map(known, cluster.services)))
+    services = (replace(service, running=tuple(commands(service))) for service in cluster.services)
+    return replace(cluster, services=tuple(services))

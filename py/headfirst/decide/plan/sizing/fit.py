@@ -158,10 +158,7 @@ def fit(
         kv_tokens_of_replica=room.tokens * layout.groups,
         context=its.context,
         longest_request=min(room.longest, its.context),
-        requests=min(
-            (most for most in (room.requests, use.requests if use.requests_given else None) if most),
-            default=None,
-        ),
+        requests=min(filter(None, (room.requests, use.requests_given and use.requests)), default=None),
         terms={
             **use.terms,
             **_left_free(its.static - its.weights, its.pool),
