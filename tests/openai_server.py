@@ -326,7 +326,11 @@ class Handler(BaseHTTPRequestHandler):
         if "ebnf" in body and not loose:
             assert body["ebnf"].startswith("root ::=")
             message["content"] = "no-12"
-        if body.get("tools") and not self._has("no-call"):
+        if body.get("tools") and self._has("refuses-tools"):
+            raise RefusedError(400, "the chat template has no tools")
+        if body.get("tools") and self._has("call-in-content"):
+            message["content"] = '<call>get_weather(city="Paris")</call>'
+        elif body.get("tools") and not self._has("no-call"):
             arguments = "{city: Paris" if self._has("broken-arguments") else '{"city": "Paris"}'
             name = "rm" if self._has("other-tool") else "get_weather"
             call = {"id": "call-1", "type": "function", "function": {"name": name, "arguments": arguments}}

@@ -79,13 +79,34 @@ def test_parsers_of_the_inventory_are_known(monkeypatch: pytest.MonkeyPatch) -> 
     assert report["capabilities"]["tools"] == {"state": "on", "reason": "qwen25"}
 
 
+def test_a_tool_that_is_not_called_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--only", "tools.auto", "-e", "engine_args='--tool-call-parser qwen25'")
+    done = call(monkeypatch, *words, faults={"no-call"})
+    assert done.code == 0
+    assert "○ tools.auto" in done.out
+    assert "0 passed, 0 failed, 1 not called, 0 not supported" in done.out.splitlines()[-1]
+
+
+def test_a_named_tool_that_fails_has_the_line_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--only", "tools.named", "-e", "engine_args='--tool-call-parser qwen25'")
+    done = call(monkeypatch, *words, faults={"no-call"})
+    assert done.code == 1
+    assert "engine_args sets the parser qwen25: write another one there, or none." in done.out
+
+
+def test_without_a_parser_the_line_is_parsers_auto(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = call(monkeypatch, "--only", "tools.*", "--json", "-e", "parsers=none")
+    hints = {(result["verdict"], result["hint"]) for result in json.loads(done.out)["results"]}
+    assert (done.code, hints) == (0, {("not supported", "Write parsers=auto into the inventory.")})
+
+
 def test_a_failure_has_exit_code_1_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     done = call(monkeypatch, "--only", "sampling.n", "--only", "chat.answer", faults={"ignores-n"})
     assert done.code == 1
     assert "✓ chat.answer" in done.out
     assert "✗ sampling.n" in done.out
     assert "\nTools: off (" in done.out
-    assert done.out.splitlines()[-1].startswith(f"Failed. {MODEL}: 1 passed, 1 failed, 0 not supported in")
+    assert done.out.splitlines()[-1].startswith(f"Failed. {MODEL}: 1 passed, 1 failed, 0 not called, ")
 
 
 def test_a_service_that_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -10,9 +11,10 @@ from xml.etree import ElementTree
 import pytest
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.smoke import runner
-from headfirst.control.smoke.api import Api, Target
+from headfirst.control.smoke.api import Api, Parser, Target
 from headfirst.control.smoke.verdict import CASES, Case, Report, Result, write_junit
 from headfirst.decide.engines.base import ReadinessProbe, RequestDialect, ScoreRequest, Task
+from headfirst.decide.engines.presets import Purpose
 from openai_server import KEY, MODEL, State, serving
 
 FULL = RequestDialect(
@@ -77,7 +79,8 @@ BROKEN = [
     ("structured.json-schema", "never-stop", "no end"),
     ("structured.regex", "ignores-grammar", "not match"),
     ("structured.grammar", "ignores-grammar", "not match"),
-    ("tools.auto", "no-call", "no tool is called"),
+    ("tools.auto", "call-in-content", "leaves the call in the answer"),
+    ("tools.auto", "other-tool", "not a call"),
     ("tools.auto", "broken-arguments", "not JSON"),
     ("tools.named", "no-call", "no tool is called"),
     ("tools.named", "other-tool", "not a call"),
@@ -132,10 +135,16 @@ class Watched:
 
 
 def judged(
-    name: str, *, dialect: RequestDialect = FULL, planned: Task | None = None, **server: Any
+    name: str,
+    *,
+    dialect: RequestDialect = FULL,
+    planned: Task | None = None,
+    parsers: Mapping[Purpose, Parser] | None = None,
+    **server: Any,
 ) -> Result:
     with serving(**server) as (url, state):
-        target = Target(MODEL, planned or state.task, "Stand-in", dialect)  # type: ignore[arg-type]
+        task: Any = planned or state.task
+        target = Target(MODEL, task, "Stand-in", dialect, parsers or {})
         with Api(url, KEY, target, 20) as api:
             [result] = runner.run(api, [CASES[name]], Watched(), str).results
     return result
@@ -259,6 +268,45 @@ def test_a_refusal_that_names_the_model_or_the_start(name: str, server: dict[str
     assert judged(name, **server).verdict == "not supported"
 
 
+def parsers(line: str = "", absent: str = "") -> dict[Purpose, Parser]:
+    return {"tools": Parser(absent, line), "reasoning": Parser(absent, line)}
+
+
+def test_a_tool_that_the_model_was_free_not_to_call() -> None:
+    found = judged("tools.auto", faults=frozenset({"no-call"}), parsers=parsers("parsers=none"))
+    assert (found.verdict, found.hint) == ("not called", "")
+    assert "answers with text" in found.why
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("tools.auto", "broken-arguments"),
+        ("tools.named", "no-call"),
+        ("tools.named", "broken-arguments"),
+        ("tools.named", "refuses-tools"),
+        ("reasoning.separate", "inline-thinking"),
+    ],
+)
+def test_a_planned_parser_that_fails_has_the_line_to_write(name: str, fault: str) -> None:
+    server = SERVERS.get(name.partition(".")[0], {})
+    found = judged(name, faults=frozenset({fault}), parsers=parsers("Write parsers=none."), **server)
+    assert (found.verdict, found.hint) == ("failed", "Write parsers=none.")
+
+
+def test_a_named_tool_that_is_not_called_has_what_the_engine_does_about_it() -> None:
+    dialect = RequestDialect("hermes", None, named_tool="nothing constrains the answer")
+    found = judged("tools.named", dialect=dialect, faults=frozenset({"no-call"}))
+    assert "nothing constrains the answer" in found.why
+
+
+@pytest.mark.parametrize("name", ["tools.auto", "tools.named", "reasoning.separate"])
+def test_a_parser_that_is_not_planned_has_the_reason_and_the_line(name: str) -> None:
+    found = judged(name, dialect=BARE, parsers=parsers("Write parsers=auto.", "parsers=none"))
+    assert (found.verdict, found.hint) == ("not supported", "Write parsers=auto.")
+    assert found.why.endswith("parser: parsers=none")
+
+
 def test_a_client_that_leaves_really_does() -> None:
     with serving() as (url, state), Api(url, KEY, target(), 5) as api:
         runner.run(api, [CASES["stream.abort"]], Watched(), str)
@@ -367,17 +415,18 @@ def test_patterns_choose_cases() -> None:
 
 
 def test_junit_is_what_ci_systems_read(tmp_path: Path) -> None:
-    verdicts = ("passed", "failed", "not supported")
+    verdicts = ("passed", "failed", "not supported", "not called")
     results = [
-        Result(case=f"a.{number}", verdict=verdict, why='<why> & "how"', seconds=1.5)  # type: ignore[arg-type]
+        Result(case=f"a.{number}", verdict=verdict, why='<why> & "how"', hint="x=1", seconds=1.5)  # type: ignore[arg-type]
         for number, verdict in enumerate(verdicts)
     ]
     report = Report(service="m", engine="E", task="chat", seconds=4.5, results=results)
     assert report.passed is False
     write_junit(report, tmp_path / "smoke.xml")
     suite = ElementTree.parse(tmp_path / "smoke.xml").getroot()
-    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
-    assert [entry[0].tag for entry in suite] == ["system-out", "failure", "skipped"]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("4", "1", "2")
+    assert [entry[0].tag for entry in suite] == ["system-out", "failure", "skipped", "skipped"]
+    assert (suite[1][0].text, suite[3][0].get("message")) == ("x=1", 'not called: <why> & "how"')
     assert suite[1][0].get("message") == '<why> & "how"'
     assert suite[1].attrib == {"classname": "a", "name": "1", "time": "1.500"}
 

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from headfirst.control.deployment.verbs.smoke import Watcher
     from headfirst.control.smoke.verdict import Case, Report, Result
 
-_MARKS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "not supported": "[yellow]–[/]"}
+_MARKS = {
+    "passed": "[green]✓[/]",
+    "failed": "[red]✗[/]",
+    "not called": "[yellow]○[/]",
+    "not supported": "[yellow]–[/]",
+}
 
 
 @verb(
@@ -111,7 +116,8 @@ def test(
         ),
     ] = None,
 ) -> None:
-    """Test the running service through the OpenAI client, and print what passed, failed or is not supported.
+    """Test the running service through the OpenAI client, and print what passed, failed, was not called or is
+    not supported.
 
     With --accuracy: ask questions with known answers, and compare with another service or an earlier run.
     Exit code 0: nothing failed; 1: a case or a request failed, or answers became worse; 3: the service is
@@ -267,8 +273,12 @@ class _Lines:
         verdict = "" if result.verdict == "passed" else f"{result.verdict}: "
         self._console.print(
             f"{_MARKS[result.verdict]} {result.case:{self._width}} {result.seconds:6.1f} s  "
-            f"{verdict}{escape(result.why)}"
+            f"{verdict}{escape(_why(result))}"
         )
+
+
+def _why(result: Result) -> str:
+    return f"{result.why}. {result.hint}" if result.hint else result.why
 
 
 def print_summary(report: Report, console: Console) -> None:
@@ -279,7 +289,7 @@ def print_summary(report: Report, console: Console) -> None:
     console.print()
     for result in report.results:
         if result.verdict == "failed":
-            console.print(f"[red]failed[/] {result.case}: {escape(result.why)}")
+            console.print(f"[red]failed[/] {result.case}: {escape(_why(result))}")
     parts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _MARKS)
     if report.capabilities:
         console.print(escape(sentence(report.capabilities)))

@@ -26,6 +26,10 @@ class NotSupportedCase(HeadfirstError):
     """The engine or the model lacks what the case is for."""
 
 
+class NotCalledCase(HeadfirstError):
+    """The model was free to call a tool, and answered with text."""
+
+
 class RefusedRequest(FailedCase):
     """An answer with an error's status; `message` is the server's own text."""
 

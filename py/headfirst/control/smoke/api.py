@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -15,6 +15,7 @@ from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.smoke.answers import Chat, Chunk, FailedCase, Models, RefusedRequest, read
 from headfirst.decide.engines.base import ReadinessProbe, RequestDialect, Task
+from headfirst.decide.engines.presets import Purpose
 
 AT_ONCE = 32
 PROMPT = "Count to ten."
@@ -29,6 +30,14 @@ _HEADERS = {
 
 
 @dataclass(frozen=True)
+class Parser:
+    """A parser of the engine: why the plan has none, and what to write into the inventory for a change."""
+
+    absent: str
+    line: str
+
+
+@dataclass(frozen=True)
 class Target:
     """What the plan has decided about a service, as far as requests depend on it."""
 
@@ -36,6 +45,7 @@ class Target:
     task: Task
     engine: str  # as its own project writes it
     dialect: RequestDialect
+    parsers: Mapping[Purpose, Parser] = field(default_factory=dict)
 
 
 class Api:

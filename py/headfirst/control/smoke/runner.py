@@ -49,11 +49,11 @@ def run(api: Api, cases: Sequence[Case], watcher: Watcher, scrub: Callable[[str]
     for case in cases:
         watcher.started(case)
         since = time.monotonic()
-        verdict, why = case.judge(api)
+        verdict, why, hint = case.judge(api)
         seconds = round(time.monotonic() - since, 3)
         # Secrets go first: a cut could leave a part of one.
         line = shown(" ".join(scrub(why).split()), _LONGEST_LINE)
-        result = Result(case=case.name, verdict=verdict, why=line, seconds=seconds)
+        result = Result(case=case.name, verdict=verdict, why=line, hint=hint, seconds=seconds)
         results.append(result)
         watcher.ended(result)
     return Report(

@@ -1,11 +1,14 @@
-"""Cases, their results (passed, failed, or not supported, each with one line why), and the report of a run.
+"""Cases, their results (passed, failed, not called or not supported, each with one line why), and the report.
 
 Rules for "not supported", which is a decision and never a failure that is passed over:
 1. the engine has no such request, or ignores the parameter (`RequestDialect`);
-2. the service was started without what the request needs: a parser, an adapter, images (`RequestDialect`);
+2. the service was started without what the request needs: a parser, an adapter, images (`RequestDialect`,
+   `Target.parsers`);
 3. the service has another task than the case is for, and the server refuses the request (a status of
    `REFUSALS`);
 4. what a case names itself: a refusal (`REFUSALS`) whose message has the words of `Case.refusal`.
+
+"Not called" is the model's own decision where a request leaves the tool to it: neither passed nor failed.
 """
 
 from __future__ import annotations
@@ -19,24 +22,32 @@ from xml.etree import ElementTree
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
-from headfirst.control.smoke.answers import REFUSALS, FailedCase, NotSupportedCase, RefusedRequest
+from headfirst.control.smoke.answers import (
+    REFUSALS,
+    FailedCase,
+    NotCalledCase,
+    NotSupportedCase,
+    RefusedRequest,
+)
 from headfirst.control.smoke.api import Api
 from headfirst.decide.engines.base import Task
 from headfirst.decide.plan.types import Capabilities
 
-Verdict = Literal["passed", "failed", "not supported"]
+Verdict = Literal["passed", "failed", "not called", "not supported"]
+SKIPPED: tuple[Verdict, ...] = ("not called", "not supported")
 GENERATES: frozenset[Task] = frozenset({"chat", "vision"})
 ANY_TASK: frozenset[Task] = frozenset(get_args(Task))
 
 
 class Result(BaseModel):
-    """What became of one case."""
+    """What became of one case. `hint`: what to write into the inventory, where that changes it."""
 
     model_config = ConfigDict(frozen=True)
 
     case: str
     verdict: Verdict
     why: str
+    hint: str = ""
     seconds: float
 
 
@@ -65,7 +76,7 @@ class Report(BaseModel):
 
 
 def write_junit(report: Report, path: Path) -> None:
-    """Write the XML that CI systems read; a case that is not supported is a skipped one."""
+    """Write the XML that CI systems read; what is neither passed nor failed is skipped."""
     counts = report.counts
     suite = ElementTree.Element(
         "testsuite",
@@ -73,7 +84,7 @@ def write_junit(report: Report, path: Path) -> None:
         tests=str(len(report.results)),
         failures=str(counts["failed"]),
         errors="0",
-        skipped=str(counts["not supported"]),
+        skipped=str(sum(counts[verdict] for verdict in SKIPPED)),
         time=f"{report.seconds:.3f}",
     )
     for result in report.results:
@@ -82,9 +93,9 @@ def write_junit(report: Report, path: Path) -> None:
             suite, "testcase", classname=group, name=name, time=f"{result.seconds:.3f}"
         )
         if result.verdict == "failed":
-            ElementTree.SubElement(entry, "failure", message=result.why)
-        elif result.verdict == "not supported":
-            ElementTree.SubElement(entry, "skipped", message=result.why)
+            ElementTree.SubElement(entry, "failure", message=result.why).text = result.hint or None
+        elif result.verdict in SKIPPED:
+            ElementTree.SubElement(entry, "skipped", message=f"{result.verdict}: {result.why}")
         else:
             ElementTree.SubElement(entry, "system-out").text = result.why
     ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
@@ -110,24 +121,25 @@ class Case:
         """What the case is for, in one line."""
         return (self.check.__doc__ or "").strip().splitlines()[0].removesuffix(".")
 
-    def judge(self, api: Api) -> tuple[Verdict, str]:
-        """Run the case."""
+    def judge(self, api: Api) -> tuple[Verdict, str, str]:
+        """Run the case: the verdict, why, and what to write into the inventory, or ""."""
         if reason := api.target.dialect.left_out.get(self.name):
-            return "not supported", reason
+            return "not supported", reason, ""
         try:
-            return "passed", self.check(api)
+            return "passed", self.check(api), ""
         except NotSupportedCase as error:
-            return "not supported", error.what
+            return "not supported", error.what, error.hint or ""
+        except NotCalledCase as error:
+            return "not called", error.what, ""
         except RefusedRequest as error:
-            if error.status not in REFUSALS:
-                return "failed", error.what
-            if api.target.task not in self.tasks:
-                return "not supported", f"a {api.target.task} service; {error.what}"
-            if self.refusal and self.refusal.search(error.message):
-                return "not supported", error.what
-            return "failed", error.what
+            if error.status in REFUSALS:
+                if api.target.task not in self.tasks:
+                    return "not supported", f"a {api.target.task} service; {error.what}", ""
+                if self.refusal and self.refusal.search(error.message):
+                    return "not supported", error.what, ""
+            return "failed", error.what, error.hint or ""
         except FailedCase as error:
-            return "failed", error.what
+            return "failed", error.what, error.hint or ""
 
 
 def case(

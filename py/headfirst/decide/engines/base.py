@@ -302,8 +302,9 @@ class RequestDialect:
 
     `regex` and `grammar` (EBNF as in GBNF) are additions to the body of a chat request, with PATTERN where
     the pattern goes. `ignored` maps a parameter of OpenAI's API that has no effect here to the reason,
-    `left_out` a case of `deploy test` that the arguments rule out. `at_once`: the requests that are accepted
-    at a time; None: no limit is set.
+    `left_out` a case of `deploy test` that the arguments rule out. `named_tool`: whether a grammar makes the
+    model call the tool that a request names. `at_once`: the requests that are accepted at a time;
+    None: no limit is set.
     """
 
     tool_parser: str | None
@@ -316,6 +317,7 @@ class RequestDialect:
     adapter: str = "{adapter}"  # an adapter's name in `model`; {model} is the name of the base model
     ignored: Mapping[str, str] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    named_tool: str = ""
     at_once: int | None = None
 
     def paths_outside_v1(self, task: Task) -> list[str]:

@@ -11,11 +11,12 @@ from headfirst.control.deployment.running.recorded import timed
 from headfirst.control.deployment.verbs.service import open_api
 from headfirst.control.run.reporters.recording import Recording
 from headfirst.control.smoke import runner
-from headfirst.control.smoke.api import Api, Target
+from headfirst.control.smoke.api import Api, Parser, Target
 from headfirst.control.smoke.verdict import Case, Report, Result
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Service
 from headfirst.decide.engines.base import ReadinessProbe
+from headfirst.decide.engines.presets import DESTINATIONS, Purpose, destination
 from headfirst.decide.plan import types as plan
 from headfirst.decide.scrub import Scrubber
 
@@ -69,5 +70,24 @@ def api_target(service: Service, planned: plan.PlannedService) -> tuple[Target, 
     chosen = [word for option in planned.chosen_arguments for word in (option.flag, option.value) if word]
     values = engine.check_arguments([*service.settings.engine_args, *chosen]).require()
     dialect = engine.request_dialect(values)
-    target = Target(planned.served_model_name, planned.task, engine.title, dialect)
+    capabilities = planned.capabilities
+    parsers: dict[Purpose, Parser] = {
+        "tools": _parser("tools", capabilities.tools, service, planned),
+        "reasoning": _parser("reasoning", capabilities.reasoning, service, planned),
+    }
+    target = Target(planned.served_model_name, planned.task, engine.title, dialect, parsers)
     return target, engine.readiness(planned.task)
+
+
+def _parser(
+    purpose: Purpose, capability: plan.Capability, service: Service, planned: plan.PlannedService
+) -> Parser:
+    if capability.state != "on":
+        unwanted = planned.kept_out or service.settings.parsers == "none"
+        return Parser(capability.reason, "Write parsers=auto into the inventory." if unwanted else "")
+    chosen, names = planned.chosen_arguments, DESTINATIONS[purpose]
+    if flags := [option.flag for option in chosen if destination(option.flag) in names]:
+        line = f"Write parsers=none into the inventory, or another parser into engine_args: {flags[0]} NAME."
+    else:
+        line = f"engine_args sets the parser {capability.reason}: write another one there, or none."
+    return Parser("", line)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from headfirst.common.errors import located
 from headfirst.common.untrusted import UntrustedError, json_document, shown
-from headfirst.control.smoke.answers import FailedCase, NotSupportedCase
-from headfirst.control.smoke.api import Api
+from headfirst.control.smoke.answers import FailedCase, Message, NotCalledCase, NotSupportedCase, ToolCall
+from headfirst.control.smoke.api import Api, Parser
 from headfirst.control.smoke.verdict import case
+from headfirst.decide.engines.presets import Purpose
 
 _CITIES = ["Paris", "Rome"]
 _TOOL = {
@@ -30,43 +34,66 @@ _THINK = {"chat_template_kwargs": {"thinking": True, "enable_thinking": True}}
 
 @case("tools.auto")
 def auto(api: Api) -> str:
-    """With tool_choice=auto a model that has a tool calls it."""
-    return _call(api, "auto")
+    """With tool_choice=auto a model calls the tool that it is offered, or answers with text."""
+    with _parser(api, "tools", api.target.dialect.tool_parser):
+        message = _answer(api, "auto")
+        if message.tool_calls:
+            return _called(message.tool_calls[0])
+        # In whatever format: the call's name with the name of its argument.
+        if "get_weather" in (message.content or "") and "city" in (message.content or ""):
+            raise FailedCase(f"the parser leaves the call in the answer: {shown(message.content or '')}")
+        raise NotCalledCase(f"the model answers with text: {shown(message.text) or 'none'}")
 
 
 @case("tools.named")
 def named(api: Api) -> str:
     """A tool that the request names is called."""
-    return _call(api, {"type": "function", "function": {"name": "get_weather"}})
+    with _parser(api, "tools", api.target.dialect.tool_parser):
+        message = _answer(api, {"type": "function", "function": {"name": "get_weather"}})
+        if not message.tool_calls:
+            why = api.target.dialect.named_tool
+            raise FailedCase(f"no tool is called ({why}); the answer is {shown(message.text) or 'empty'}")
+        return _called(message.tool_calls[0])
 
 
-def _call(api: Api, choice: Any) -> str:
-    if api.target.dialect.tool_parser is None:
-        raise NotSupportedCase("the service was started without a tool parser")
-    message = api.chat(_QUESTION, tools=[_TOOL], tool_choice=choice, max_tokens=api.room).choices[0].message
-    if not message.tool_calls:
-        raise FailedCase(f"no tool is called; the answer is {shown(message.text) or 'empty'}")
-    call = message.tool_calls[0].function
+@contextmanager
+def _parser(api: Api, purpose: Purpose, name: str | None) -> Iterator[None]:
+    """Around requests that need the parser `name`. NotSupportedCase: the plan has none."""
+    parser = api.target.parsers.get(purpose, Parser("", ""))
+    title = "tool parser" if purpose == "tools" else "reasoning parser"
+    if name is None:
+        why = f": {parser.absent}" if parser.absent else ""
+        raise NotSupportedCase(f"the service was started without a {title}{why}", hint=parser.line)
+    with located(hint=parser.line):
+        yield
+
+
+def _answer(api: Api, choice: Any) -> Message:
+    return api.chat(_QUESTION, tools=[_TOOL], tool_choice=choice, max_tokens=api.room).choices[0].message
+
+
+def _called(call: ToolCall) -> str:
+    name, text = call.function.name, call.function.arguments
     try:
-        arguments = json_document(call.arguments, what="its arguments")
+        arguments = json_document(text, what="its arguments")
     except UntrustedError:
-        raise FailedCase(f"the call's arguments are not JSON: {shown(call.arguments)}") from None
+        raise FailedCase(f"the call's arguments are not JSON: {shown(text)}") from None
     known = isinstance(arguments, dict) and arguments.get("city") in _CITIES
-    if call.name != "get_weather" or not known:
-        raise FailedCase(f"not a call of the tool: {shown(call.name)}({shown(call.arguments)})")
-    return f"{call.name}({shown(call.arguments, 60)})"
+    if name != "get_weather" or not known:
+        raise FailedCase(f"not a call of the tool: {shown(name)}({shown(text)})")
+    return f"{name}({shown(text, 60)})"
 
 
 @case("reasoning.separate")
 def separate(api: Api) -> str:
     """The model's thinking is apart from its answer."""
-    if api.target.dialect.reasoning_parser is None:
-        raise NotSupportedCase("the service was started without a reasoning parser")
     question = "How many letters does the word strawberry have? Think first."
-    for more in ({}, _THINK):
-        message = api.chat(question, max_tokens=api.room, extra_body=more).choices[0].message
-        if "think>" in (message.content or ""):
-            raise FailedCase(f"the answer holds the thinking: {shown(message.content or '')}")
-        if message.thinking:
-            return f"{len(message.thinking)} characters of thinking, {len(message.content or '')} of answer"
-    raise FailedCase("the model does not think, also with enable_thinking")
+    with _parser(api, "reasoning", api.target.dialect.reasoning_parser):
+        for more in ({}, _THINK):
+            message = api.chat(question, max_tokens=api.room, extra_body=more).choices[0].message
+            content, thought = message.content or "", message.thinking
+            if "think>" in content:
+                raise FailedCase(f"the answer holds the thinking: {shown(content)}")
+            if thought:
+                return f"{len(thought)} characters of thinking, {len(content)} of answer"
+        raise FailedCase("the model does not think, also with enable_thinking")

@@ -104,6 +104,8 @@ def _dialect(values: Mapping[str, Any]) -> RequestDialect:
         reward=ScoreRequest("/pooling", texts="input", rows=("data",), score=("data",)),
         ignored={"presence_penalty": penalty, "frequency_penalty": penalty},
         left_out=without_images(values, "", None),
+        # serve/parsers/tool_parser/tool_parser.py: dump_tools
+        named_tool="LMDeploy offers the model that tool alone, and no grammar constrains the answer",
     )
 
 

@@ -200,6 +200,8 @@ def _dialect(values: Mapping[str, Any]) -> RequestDialect:
         adapter="{model}:{adapter}",
         ignored=ignored,
         left_out={**images, **cut},
+        # function_call/function_call_parser.py: get_structure_constraint, parses_required_natively
+        named_tool="a grammar constrains the answer to the call, unless the parser leaves it to the model",
         at_once=values.get("max_queued_requests"),
     )
 

@@ -165,6 +165,8 @@ def _dialect(values: Mapping[str, Any]) -> RequestDialect:
         reward=ScoreRequest("/pooling", texts="input", rows=("data",), score=("data",)),
         classify="/classify",
         left_out={**images, **few},
+        # tool_parsers: supports_required_and_named
+        named_tool="a grammar constrains the answer to the call, unless the parser leaves it to the model",
         at_once=values.get("max_num_queued_reqs"),
     )
 
