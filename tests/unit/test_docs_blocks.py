@@ -35,6 +35,8 @@ PARSED_ONLY = {
     "ansible-galaxy", "ansible-playbook", "ansible-vault", "apt-get", "chmod", "cp", "curl", "cut", "docker",
     "echo", "git", "mkdir", "openssl", "pip", "printf", "python", "python3", "sed", "sha256sum", "ssh",
     "ssh-keygen", "pytest", "tar", "update-ca-certificates",
+    # Coding agents, and what their blocks set.
+    "cline", "export", "opencode", "qwen",
     # What `deploy render` writes, and the programs that read it.
     "1-node01.sh", "2-node02.sh", "ask.sh", "cd", "docker-compose", "kubectl", "ls", "make-secrets.sh",
     "sbatch",
