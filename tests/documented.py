@@ -48,6 +48,15 @@ def blocks(*languages: str) -> list[Block]:
     return found
 
 
+def section(page: Path, heading: str) -> list[Block]:
+    """The blocks below a heading of the second level."""
+    text = page.read_text("utf-8")
+    start = text.index(f"\n## {heading}\n") + 1
+    end = text.find("\n## ", start)
+    first, last = (text.count("\n", 0, at if at >= 0 else len(text)) for at in (start, end))
+    return [block for block in blocks() if block.page == page and first < block.line <= last]
+
+
 def inline(page: Path) -> list[str]:
     """Commands of `deploy` inside the sentences and tables of a page."""
     text = _FENCE.sub("", page.read_text("utf-8"))

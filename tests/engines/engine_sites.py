@@ -139,14 +139,14 @@ def packages_site(engine: str) -> Path:
         for stand_in in target.glob(f"{engine}-*.dist-info"):  # of the lab's build, whose name is another
             shutil.rmtree(stand_in)
 
-    return _kept(f"{engine}-packages", [*lines, build.TORCH_LOCK.read_text()], [cpu / "shims"], make)
+    return kept(f"{engine}-packages", [*lines, build.TORCH_LOCK.read_text()], [cpu / "shims"], make)
 
 
 @cache
 def engine_site(engine: str, version: str) -> Path:
     """The folder with the engine's own wheel."""
     lock = HERE / f"{engine}-{version}" / "packages.lock"
-    return _kept(
+    return kept(
         f"{engine}-{version}",
         [],
         [lock],
@@ -176,7 +176,7 @@ def ray() -> Path:
         ]
         subprocess.run([*install, "-r", lock], env=variables, check=True)
 
-    return _kept("ray", [], [HERE / "ray" / "packages.lock"], make) / "bin"
+    return kept("ray", [], [HERE / "ray" / "packages.lock"], make) / "bin"
 
 
 @cache
@@ -190,7 +190,7 @@ def texts(name: str) -> Path:
         for about in packages.glob("*.dist-info"):
             (target / f"{about.stem}.txt").write_bytes(package_text(packages, about))
 
-    return _kept(name, [], [HERE / name / "packages.lock", Path(__file__)], make)
+    return kept(name, [], [HERE / name / "packages.lock", Path(__file__)], make)
 
 
 def package_text(folder: Path, about: Path) -> bytes:
@@ -204,7 +204,7 @@ def package_text(folder: Path, about: Path) -> bytes:
     return b"\n".join(parts)
 
 
-def _kept(name: str, settings: list[str], data: list[Path], make: Any) -> Path:
+def kept(name: str, settings: list[str], data: list[Path], make: Any) -> Path:
     """The folder `NAME-KEY` of the cache; made where it is missing, complete or not at all."""
     root = cache_dir("tests", "engines")
     key = store.recipe_key(*data, settings="\n".join(settings))
