@@ -5,6 +5,7 @@ A log profile is an engine's own data with the generic data of failure_rules/*.y
   dying      pattern of a line after which the rank ends, though its container may still run
   arguments  pattern of the part of a line that is never shown: a dump of all arguments, which holds the key
   ready      pattern of the line that ends the start
+  named      pattern of what only this engine's logs have: its name, an option of its own
   joining, joined        patterns of the lines around the rendezvous of the ranks
   capturing, captured    patterns of the lines around the capture of CUDA graphs
   stages     pairs of a pattern and what a rank does after such a line; {0}, {1} are the groups of the pattern
@@ -19,7 +20,9 @@ A rule has these keys:
                  kills nothing)
   standing       true: it holds since the host was booted, so its time means nothing
   means, fix     after "rank 1 on node2:" and to be typed or changed by a person. {name} is a named group of
-                 the pattern or a fact of the rank (FACTS); a part in [brackets] is left out without its value
+                 the pattern or a fact of the rank (FACTS); a part in [brackets] is left out without it. Of
+                 <A|B> a person without an inventory reads B, what Docker and the engine call A; by_hand of
+                 engine_log.yml has what is in many rules
   producers      programs that write the line, and their versions (2.10–2.27, 0.8–); tests/engines finds the
                  pattern's words in their packages
   source         a public report of the line, where no package has its words
@@ -46,11 +49,14 @@ FAMILIES = ("driver", "rdma", "rendezvous", "weights", "running")
 _LINE_LIMIT = 300
 FACTS = ("driver", "cuda")  # versions of the host's driver and of the image's CUDA
 LINE_CHARS = 2000  # searched of a line: the time of some patterns grows with the cube of its length
-_PATTERNS = ("any_error", "dying", "arguments", "ready", "joining", "joined", "capturing", "captured")
-_NEVER = "(?!)"
+_PATTERNS = (
+    *("any_error", "named", "dying", "arguments", "ready", "joining", "joined", "capturing", "captured"),
+)
+NEVER = "(?!)"  # of a key that a profile lacks
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _VALUE = re.compile(r"[\w .,:/@%+=~()-]{1,100}", re.ASCII)  # nothing that a shell reads
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{[^\[\]]*)\]")
+_WAYS = re.compile(r"<([^<>|]*)\|([^<>|]*)>")
 _NAME = re.compile(r"\{(\w+)\}")
 Weight = Literal["cause", "general", "mismatch", "hang", "consequence", "note"]
 
@@ -96,6 +102,7 @@ class Profile:
     """
 
     any_error: re.Pattern[str]
+    named: re.Pattern[str]
     dying: re.Pattern[str]
     arguments: re.Pattern[str]
     ready: re.Pattern[str]
@@ -130,16 +137,19 @@ class Profile:
         return self.plain(line).strip()[:_LINE_LIMIT]
 
 
-def profile(specific: Mapping[str, Any]) -> Profile:
-    """Return the profile of an engine, given what its log.yml has; an empty mapping gives the generic one."""
+def profile(specific: Mapping[str, Any], *, by_hand: bool = False) -> Profile:
+    """Return the profile of an engine, given what its log.yml has; an empty mapping gives the generic one.
+
+    `by_hand`: for a person without an inventory.
+    """
     generic = _read("engine_log")
     data = {**generic, **specific}
-    patterns = {key: re.compile(data.get(key, _NEVER)) for key in _PATTERNS}
+    patterns = {key: re.compile(data.get(key, NEVER)) for key in _PATTERNS}
     stages = [*specific.get("stages", ()), *generic["stages"]]
     return Profile(
         **patterns,
         stages=tuple((re.compile(pattern), words) for pattern, words in stages),
-        rules=_rules(specific.get("rules", ()), specific.get("producers", {})),
+        rules=_rules(specific.get("rules", ()), specific.get("producers", {}), by_hand=by_hand),
     )
 
 
@@ -148,20 +158,30 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     return _NAME.sub(lambda name: values.get(name[1], name[1].upper()), text)
 
 
-def _rules(specific: Iterable[Mapping[str, Any]], producers: Mapping[str, str]) -> tuple[Rule, ...]:
+def _typed(entry: Mapping[str, Any], *, by_hand: bool) -> Mapping[str, Any]:
+    fix = _WAYS.sub(r"\2" if by_hand else r"\1", entry["fix"])
+    for pattern, words in _read("engine_log")["by_hand"] if by_hand else ():
+        fix = re.sub(pattern, words, fix)
+    return {**entry, "fix": fix}
+
+
+def _rules(
+    specific: Iterable[Mapping[str, Any]], producers: Mapping[str, str], *, by_hand: bool
+) -> tuple[Rule, ...]:
     generic = {entry["id"]: entry for family in FAMILIES for entry in _read(family)}
     first = {
         entry["id"]: {**generic.get(entry["id"], {"producers": producers}), **entry} for entry in specific
     }
     entries = [*first.values(), *(entry for id, entry in generic.items() if id not in first)]
-    rules = [Rule(**{**entry, "pattern": re.compile(entry["pattern"])}) for entry in entries]
+    typed = (_typed(entry, by_hand=by_hand) for entry in entries)
+    rules = [Rule(**{**entry, "pattern": re.compile(entry["pattern"])}) for entry in typed]
     return tuple(sorted(rules, key=lambda rule: rule.weight == "general"))
 
 
 @cache
-def conditions() -> dict[str, ConditionRule]:
+def conditions(*, by_hand: bool = False) -> dict[str, ConditionRule]:
     """Return all rules about states of the ranks, by id."""
-    return {entry["id"]: ConditionRule(**entry) for entry in _read("conditions")}
+    return {entry["id"]: ConditionRule(**_typed(entry, by_hand=by_hand)) for entry in _read("conditions")}
 
 
 @cache
