@@ -33,8 +33,8 @@ LANGUAGES = {*SHELL, "ini", "yaml", "json", "python", "text"}
 # Programs of others: the shell parses their lines, their options are not checked.
 PARSED_ONLY = {
     "ansible-galaxy", "ansible-playbook", "ansible-vault", "apt-get", "chmod", "cp", "curl", "cut", "docker",
-    "echo", "git", "mkdir", "openssl", "pip", "printf", "python", "python3", "sed", "sha256sum", "ssh",
-    "ssh-keygen", "pytest", "tar", "update-ca-certificates",
+    "echo", "git", "journalctl", "mkdir", "openssl", "pip", "printf", "python", "python3", "sed", "sha256sum",
+    "ssh", "ssh-keygen", "pytest", "tar", "update-ca-certificates",
     # Coding agents, and what their blocks set.
     "cline", "export", "opencode", "qwen",
     # What `deploy render` writes, and the programs that read it.

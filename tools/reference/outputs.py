@@ -21,7 +21,7 @@ from headfirst.control.live.watch import Snapshot
 from headfirst.control.report.types import ClusterReport
 from headfirst.control.run.comm import Comm
 from headfirst.control.smoke.verdict import Report
-from headfirst.decide.diagnose.types import ReplicaDiagnosis, Tuning
+from headfirst.decide.diagnose.types import Diagnosis, ReplicaDiagnosis, Tuning
 from headfirst.decide.plan.sizing.models import Models
 from headfirst.decide.plan.types import Plan
 from pydantic import BaseModel, TypeAdapter
@@ -53,6 +53,7 @@ OUTPUTS = (
     Output("deploy models --refresh", "{}", Refresh),
     Output("deploy check --comm", "[events](../json-events.md), then `event` `comm` with {}", Comm),
     Output("deploy diagnose", "`ready`, and `replicas`: a list of {}", ReplicaDiagnosis),
+    Output("deploy diagnose --log FILE…", "{}", Diagnosis),
     Output("deploy diagnose --tuning", "{}", Tuning),
     Output("deploy report", "{}", ClusterReport),
     Output("deploy events", "{}", History),

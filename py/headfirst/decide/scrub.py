@@ -39,6 +39,12 @@ def is_secret(name: str, value: str) -> bool:
     return named or often or bool(_TOKEN.match(value) or url_credentials(value))
 
 
+_WRITTEN = re.compile(
+    r"\b(?:sk-|hf_|gh[opsur]_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ)[\w.-]{8,}"
+    r"|(?i:(?<=bearer )|(?<=api.key[= ])|(?<=api.key=['\"])|(?<=password[= ])|(?<=token=))[^\s'\",)]+"
+)
+
+
 class Scrubber:
     """Replaces each of `secrets`, as it is or as JSON, YAML or a URL writes it, by asterisks."""
 
@@ -63,6 +69,11 @@ class Scrubber:
         if isinstance(value, (list, tuple)):
             return [self.value(item) for item in value]
         return value
+
+
+def without_tokens(text: str) -> str:
+    """Text of an unknown program without what has the form of a secret: tokens, keys, passwords."""
+    return _WRITTEN.sub(MASK, Scrubber(()).text(text))
 
 
 def url_credentials(value: Any) -> frozenset[str]:

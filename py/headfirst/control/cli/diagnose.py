@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from headfirst.common.errors import HeadfirstError, NotReadyError
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.cli.verb import Output, Probe, verb, write_file
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
@@ -20,26 +20,45 @@ if TYPE_CHECKING:
 
     from headfirst.decide.diagnose.types import Diagnosis, Event, Tuning
 
+_A_YEAR_IS_KNOWN = 1e9  # of times in logs; those without one are of 2000
 # A clock that is off by less explains nothing.
 CLOCK_S = 1.0
 
 
-@verb("deploy diagnose cluster.ini", "service", "json")
+@verb("deploy diagnose cluster.ini", "service", "json", unless="log")
 def diagnose(
     run: RunOptions,
     output: Output,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="A log, with --log; - is standard input.")
+    ] = None,
+    log: Annotated[
+        bool,
+        typer.Option("--log", help="Read logs instead of hosts: all names are files, and none an inventory."),
+    ] = False,
     tuning: Annotated[
         bool, typer.Option("--tuning", help="Advice for throughput, from the live figures of the engine.")
     ] = False,
 ) -> None:
-    """Find the first failure on all nodes.
+    """Find the first failure on all nodes, or in logs.
 
     Exit code 0: it serves; 1: a failure was found; 3: hosts do not answer, nothing runs, or it still starts.
+    Of logs 3: they show neither a failure nor an engine that is ready.
     """
     from headfirst.control.deployment.verbs import diagnose
     from headfirst.control.inventory.inventory import load
 
     console = Terminal(highlight=False, soft_wrap=True)
+    if log:
+        found = diagnose.of_logs([str(file) for file in (*run.inventories, *(files or ()))])
+        if output.as_json:
+            typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
+        else:
+            print_diagnosis(found, "", console)
+        _exit(found.decisive, ready=found.ready)
+        return
+    if files:
+        raise InputError(f"a second inventory: {files[0]}", hint="-i names it; --log reads files as logs.")
     cluster = load(run.inventories, run.extra_vars)
     if tuning:
         advised = diagnose.tuning(cluster, run.service)
@@ -58,9 +77,7 @@ def diagnose(
             if len(replicas) > 1:
                 console.print(f"[bold]{escape(diagnosis.service)}, replica {diagnosis.replica}[/]")
             print_diagnosis(diagnosis.found, str(run.inventories[0]), console)
-    if not ready:
-        failed = any(diagnosis.found.decisive for diagnosis in replicas)
-        raise typer.Exit((HeadfirstError if failed else NotReadyError).exit_code)
+    _exit(next((one.found.decisive for one in replicas if one.found.decisive), None), ready=ready)
 
 
 @verb("deploy report cluster.ini -o report.html", "json")
@@ -102,7 +119,7 @@ def print_diagnosis(diagnosis: Diagnosis, inventory: str, console: Console) -> N
         console.print("[bold yellow]Not ready, and no failure found.[/] It may still be starting:")
         for node in diagnosis.nodes:
             doing = node.doing or "no word"
-            console.print(f"  rank {node.rank} on {node.host}: {escape(f'{node.state}, {doing}')}")
+            console.print(f"  rank {node.rank} on {escape(f'{node.host}: {node.state}, {doing}')}")
     for node in diagnosis.nodes:
         if node.problem:
             console.print(f"[red]not seen:[/] rank {node.rank} on {node.host}: {escape(node.problem)}")
@@ -136,10 +153,14 @@ def print_tuning(tuning: Tuning, console: Console) -> None:
 
 
 def _decisive(event: Event, inventory: str, console: Console) -> None:
-    console.print(f"[bold red]{_who(event).capitalize()}: {escape(event.means)}.[/]")
-    console.print(f"  {_time(event.at)} UTC, {event.source} [dim]({_rule(event)})[/]")
+    who = _who(event) if event.file else _who(event).capitalize()
+    console.print(f"[bold red]{who}: {escape(event.means)}.[/]")
+    time = f"{_time(event.at)}{'' if event.file else ' UTC'}, " if event.at > _A_YEAR_IS_KNOWN else ""
+    console.print(f"  {time}{event.source} [dim]({_rule(event)})[/]")
     _lines(event, console)
     console.print(f"  → {escape(event.fix.replace('INVENTORY', inventory))}")
+    if event.file and event.weight == "consequence":
+        console.print("  Only what followed is in these logs. Add the log of the rank that ended first.")
 
 
 def _followed(first: Event, then: list[Event], console: Console) -> None:
@@ -150,12 +171,19 @@ def _followed(first: Event, then: list[Event], console: Console) -> None:
         console.print(f"  {apart:>10}  {_who(event)}: {escape(event.means)} [dim]({_rule(event)})[/]")
 
 
+def _exit(decisive: Event | None, *, ready: bool) -> None:
+    if not ready:
+        raise typer.Exit((HeadfirstError if decisive else NotReadyError).exit_code)
+
+
 def _lines(event: Event, console: Console) -> None:
     for line in event.lines:
         console.print(f"  | {escape(line)}")
 
 
 def _who(event: Event) -> str:
+    if event.file:
+        return escape(f"{event.file}:{event.line}" + (f" ({event.host})" if event.host else ""))
     return f"rank {event.rank} on {event.host}"
 
 

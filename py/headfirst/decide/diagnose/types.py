@@ -21,6 +21,7 @@ class Answer(NamedTuple):
 class Container:
     """A rank's container. Times are seconds since 1970 by the controller's clock; 0.0: never.
 
+    `exit_code` is None where only a log is known.
     `cuda` is the version of CUDA in its image, "" where the image names none.
     """
 
@@ -30,7 +31,7 @@ class Container:
     argv: tuple[str, ...]
     status: str
     running: bool
-    exit_code: int
+    exit_code: int | None
     oom_killed: bool
     error: str
     restarts: int
@@ -71,6 +72,8 @@ class Event(BaseModel):
     """One thing that happened on a node. `at` is by the controller's clock, seconds since 1970.
 
     `rule` is "unknown-error" or "rank-ended" where no rule matches the line; `weight` as in the rules.
+    In a log, `host` names who wrote the line, and `at` is by the clock of the lines, or, where they have
+    none in common, the distance from the end of the file; elsewhere `file` and `line` are "" and 0.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -85,6 +88,8 @@ class Event(BaseModel):
     fix: str
     source: str
     lines: list[str] = []
+    file: str = ""
+    line: int = 0
 
 
 class NodeState(BaseModel):

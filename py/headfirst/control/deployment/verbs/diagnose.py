@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from headfirst.common.errors import NotReadyError
+from collections.abc import Sequence
+
+from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.credentials.secrets import hidden
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.claim import known_credentials
 from headfirst.control.deployment.verbs.service import engine_of, known_key, readiness_of
 from headfirst.control.evidence.collect import Target, collect
+from headfirst.control.evidence.log_files import read
 from headfirst.decide.cluster.types import Cluster, Replica, Service
+from headfirst.decide.diagnose import logs
 from headfirst.decide.diagnose.decide import diagnose as decide
 from headfirst.decide.diagnose.subject import Subject, subject
 from headfirst.decide.diagnose.tuning import tune
@@ -23,6 +27,13 @@ def diagnose(cluster: Cluster, chosen: str | None) -> list[ReplicaDiagnosis]:
         )
         for service, replica in cluster.chosen(chosen)
     ]
+
+
+def of_logs(files: Sequence[str]) -> Diagnosis:
+    """The first failure that log files show, without hosts. InputError for what is no log."""
+    if not files:
+        raise InputError("no log is named", hint="deploy diagnose --log FILE…, or - for standard input")
+    return logs.diagnose([read(name) for name in files])
 
 
 def tuning(cluster: Cluster, chosen: str | None) -> Tuning:

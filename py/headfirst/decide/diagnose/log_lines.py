@@ -1,0 +1,106 @@
+"""A line of a log: whose it is, when, and its text, without what Docker, kubectl, journald or Slurm add."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
+
+_PREFIX_CHARS = 200
+_DAY = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?"
+_ZONED = rf"(?P<zoned>{_DAY}(?:Z|[+-]\d\d:?\d\d))"
+_SHORT = r"(?P<short>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)(?:\.\d+)?"
+_WRAPPERS = [
+    re.compile(pattern)
+    for pattern in (
+        r"\[(?P<source>pod/[\w.-]+/[\w.-]+)\] ",  # kubectl logs --prefix
+        # journalctl
+        rf"(?:{_ZONED}|{_SHORT}) (?P<source>[\w.-]+ (?:[\w./@-]+\[\d+\]|kernel|dockerd|kubelet)): ",
+        rf"\[?{_ZONED}\]? (?:std(?:out|err) [FP](?: |$))?",  # docker and kubectl --timestamps; containerd
+        r"(?!ERROR|WARN|INFO|DEBUG)(?P<source>[A-Za-z0-9][\w.-]*) *\| ?",  # docker compose logs
+        r" *(?P<task>\d{1,5}): ",  # srun --label
+        # stern: pod and container
+        r"(?P<source>[a-z0-9][a-z0-9.-]*-(?:[a-z0-9]{5}|\d{1,4}) [a-z][a-z0-9-]*) (?=[\[(\d]|[A-Z]{4,8}[: ])",
+    )
+]
+_RANK = re.compile(
+    r"\[\d{4}-\S+ \d\d:\d\d:\d\d\S* (?P<sglang>(?:[A-Z]{2,3}\d+ ?)+)\]"
+    r"|\((?P<vllm>[A-Z]\w+(?: rank=\d+)?) pid=\d+(?P<ip>, ip=[\d.]+)?\)"
+    r"|\[(?P<torch>rank\d+|default\d+)\]:|^(?P<nccl>[\w.-]+):\d+:\d+ \[\d+\] "
+)
+_TIME = re.compile(rf"(?P<local>{_DAY})|\b(?P<engine>\d\d-\d\d \d\d:\d\d:\d\d)\b")
+_FORMATS = {"short": "%Y %b %d %H:%M:%S", "engine": "%Y %m-%d %H:%M:%S"}  # of times without a year
+
+
+class LogLine(NamedTuple):
+    """`source` is named by what collected the line, `rank` by the engine; "" where neither names one.
+
+    `at`: seconds by `clock`, which is "" for a line without a time; only times of one clock compare.
+    """
+
+    source: str
+    rank: str
+    clock: str
+    at: float
+    text: str
+
+
+def log_line(line: bytes, limit: int) -> LogLine:
+    """A line, harmless; of one that redraws itself the last state. `limit`: characters of its text."""
+    text = line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2]
+    sources, times = [], {}
+    while found := _unwrapped(text):
+        text = found.pop("text")
+        task = found.pop("task", None)
+        sources += [source] if (source := f"task {task}" if task else found.pop("source", None)) else []
+        times.update({clock: time for clock, time in found.items() if time})
+    text = for_terminal(text[:limit])
+    start = text[:_PREFIX_CHARS]
+    match = None if times else _TIME.search(start)
+    for clock, time in (match.groupdict() if match else times).items():
+        if time and (at := _seconds(clock, time)) is not None:
+            clock = "zoned" if clock == "microseconds" else clock
+            break
+    else:
+        clock, at = "", 0.0
+    named = ["".join(filter(None, match.groups())).strip() for match in _RANK.finditer(start)]
+    return LogLine(for_terminal(" ".join(sources)), " ".join(dict.fromkeys(named)), clock, at, text)
+
+
+def _unwrapped(text: str) -> dict[str, Any] | None:
+    """The text with one wrapper less, and what that names; None where there is none."""
+    if text.startswith("{"):
+        return _of_json(text)
+    match = next((match for wrapper in _WRAPPERS if (match := wrapper.match(text))), None)
+    return {**match.groupdict(), "text": text[match.end() :]} if match else None
+
+
+def _of_json(text: str) -> dict[str, Any] | None:
+    """An entry of Docker's json-file or of `journalctl -o json`; None for other JSON."""
+    try:
+        entry = json_document(text, what="the line", depth=8)
+    except UntrustedError:
+        return None
+    if isinstance(entry.get("log"), str):
+        return {"text": entry["log"].rstrip("\r\n"), "zoned": str(entry.get("time", ""))}
+    message = entry.get("MESSAGE")
+    if isinstance(message, list):  # as journald writes bytes that are not printable
+        message = bytes(byte for byte in message if byte in range(256)).decode("utf-8", "replace")
+    if not isinstance(message, str):
+        return None
+    names = (entry.get("_HOSTNAME"), entry.get("CONTAINER_NAME") or entry.get("SYSLOG_IDENTIFIER"))
+    source = " ".join(str(name) for name in names if name)
+    return {"text": message, "source": source, "microseconds": str(entry.get("__REALTIME_TIMESTAMP", ""))}
+
+
+def _seconds(clock: str, time: str) -> float | None:
+    try:
+        if clock == "microseconds":
+            return float(time) / 1e6
+        form = _FORMATS.get(clock)
+        moment = datetime.strptime(f"2000 {time}", form) if form else datetime.fromisoformat(time)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()

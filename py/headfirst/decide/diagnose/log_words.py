@@ -1,0 +1,41 @@
+"""What a line must contain for a pattern to match it: most lines of a large log then need no pattern."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from itertools import chain
+from re import _constants as op  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+_ESCAPED = '"\\<>&'  # by the JSON of Docker and journald
+
+
+@cache
+def words_of(pattern: re.Pattern[str]) -> tuple[str, ...]:
+    """Texts of ASCII, one of which is in whatever the pattern matches. ValueError where none need be."""
+    words = () if pattern.flags & re.IGNORECASE else _words(parser.parse(pattern.pattern))
+    if not words:
+        raise ValueError(f"a line that it matches need not have any text: {pattern.pattern}")
+    return words
+
+
+def _words(items: Iterable[tuple[Any, Any]]) -> tuple[str, ...]:
+    found: list[tuple[str, ...]] = []
+    run = ""
+    for kind, value in chain(items, [(None, None)]):
+        if kind is op.LITERAL and chr(value).isascii() and chr(value) not in _ESCAPED:
+            run += chr(value)
+            continue
+        found.append((run,) if run else ())
+        run = ""
+        if kind is op.SUBPATTERN:
+            found.append(_words(value[3]))
+        elif kind in (op.MAX_REPEAT, op.MIN_REPEAT) and value[0]:
+            found.append(_words(value[2]))
+        elif kind is op.BRANCH:
+            branches = [_words(branch) for branch in value[1]]
+            found.append(tuple(chain(*branches)) if all(branches) else ())
+    return max(found, key=lambda words: min(map(len, words), default=0))

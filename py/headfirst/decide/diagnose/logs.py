@@ -1,0 +1,200 @@
+"""Log files without hosts: the few lines that count, as nodes, so that decide.py ranks what they show."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import chain
+
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import (
+    LINE_CHARS,
+    NEVER,
+    Profile,
+    Rule,
+    conditions,
+    profile,
+)
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
+
+from headfirst.decide import engines
+from headfirst.decide.diagnose import decide
+from headfirst.decide.diagnose.log_lines import LogLine, log_line
+from headfirst.decide.diagnose.log_words import words_of
+from headfirst.decide.diagnose.subject import Subject, subject
+from headfirst.decide.diagnose.types import Answer, Container, Diagnosis, Event, Node
+from headfirst.decide.scrub import without_tokens
+
+# Lines that differ only in digits, and in letters that hexadecimal numbers have, count as alike.
+_ALIKE = bytes(48 if chr(byte) in "123456789abcdefABCDEF" else byte for byte in range(256))
+_REPEATS = 64  # of lines alike that are kept
+_MOST_ALIKE, _ALIKE_CHARS = 40_000, 500
+_LINE_BYTES = LINE_CHARS + 300  # with what Docker and others print before it
+_ABOVE = 3  # lines above an error that explain it
+_KEPT = 5_000  # of a file the first ones, and the last ones
+_POSITION_S = 0.01  # between lines without a time, for the ranking
+_COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+# What any_error matches, the last as _ALIKE writes an error line of glog.
+_ERROR = re.compile(rb"rror|x00ption|wh0t\(\)|(?:^|[ |])0{5,9} 00:00:")
+
+# What a user has written follows, as _ALIKE writes it.
+_REQUEST = re.compile(rb"prompt: |G0n0r0t0R0qInput\(")
+
+
+class _QuickProfile(Profile):
+    def match(self, line: str) -> Rule | None:
+        """As Profile.match."""
+        text = self.plain(line)
+        rules = (rule for rule in self.rules if any(map(text.__contains__, words_of(rule.pattern))))
+        return next((rule for rule in rules if rule.pattern.search(text)), None)
+
+
+class LogFile:
+    """A file that is read in blocks of whole lines, of which the few that may count are kept."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.lines = name, 0
+        self.engines: Counter[str] = Counter()  # how often each is named
+        self._first: list[tuple[int, bytes]] = []
+        self._last: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
+        self._harmless: set[bytes] = set()
+        self._repeats: Counter[bytes] = Counter()
+        self._above: list[bytes] = []  # the end of the block before
+
+    def block(self, block: bytes) -> None:
+        """Read more lines."""
+        block = _COLOUR.sub(b"", block) if b"\x1b" in block else block
+        for name in () if self.engines else engines.names():
+            found = _subject(name).log.named.findall(block.decode("ascii", "replace"))
+            self.engines.update([name] * len(found))
+        words, alike = _alike_words(), block.translate(_ALIKE).removesuffix(b"\n").split(b"\n")
+        lines = [*self._above, *block.removesuffix(b"\n").split(b"\n")]
+        for index, text in enumerate(alike, len(self._above)):
+            if text in self._harmless:
+                continue
+            short = _REQUEST.split(text if text.startswith(b"{") else text[:_LINE_BYTES], 1)[0]
+            repeats = self._repeats.get(text, 0)
+            if repeats or any(map(short.__contains__, words)) or _ERROR.search(short):
+                self._repeats[text] = repeats + 1
+                if repeats < _REPEATS:
+                    self._keep(lines, index)
+            elif len(text) <= _ALIKE_CHARS:
+                self._harmless.add(text)
+        for seen in (self._harmless, self._repeats):
+            if len(seen) > _MOST_ALIKE:
+                seen.clear()
+        self._above = lines[-_ABOVE:]
+        self.lines += len(alike)
+
+    def kept(self) -> dict[str, list[tuple[int, LogLine]]]:
+        """The lines that may count, by source, each with its number."""
+        sources: dict[str, list[tuple[int, LogLine]]] = {}
+        lines = {self.lines: self._above[-1], **dict([*self._first, *self._last])}
+        for number, raw in sorted(lines.items()):
+            line = log_line(raw, LINE_CHARS)
+            sources.setdefault(line.source, []).append((number, line))
+        return sources
+
+    def _keep(self, lines: Sequence[bytes], index: int) -> None:
+        above = _ABOVE if _ERROR.search(lines[index].translate(_ALIKE)) else 0
+        kept = self._first if len(self._first) < 2 * _KEPT else self._last
+        for at in range(max(0, index - above), index + 1):
+            kept.append((self.lines - len(self._above) + at + 1, lines[at]))
+
+
+def diagnose(files: Sequence[LogFile]) -> Diagnosis:
+    """Where it began, over all files. Where no line names an engine, the one with a rule for them counts."""
+    named = sum((file.engines for file in files), Counter()).most_common(1)
+    found = [_diagnose(files, _subject(name)) for name in ([named[0][0]] if named else engines.names())]
+    causes = [one for one in found if one.decisive and one.decisive.weight == "cause"]
+    return (causes or [one for one in found if one.decisive] or found)[0]
+
+
+def _diagnose(files: Sequence[LogFile], of: Subject) -> Diagnosis:
+    streams = [(file, source, lines) for file in files for source, lines in file.kept().items()]
+    clocks = [{line.clock for _, line in lines} - {""} for _, _, lines in streams]
+    by_time = all(clocks) and len(set().union(*clocks)) == 1
+    logs: list[list[Line]] = []
+    places = {}
+    for file, source, lines in streams:
+        log: list[Line] = []
+        rank, at = "", next((line.at for _, line in lines if line.clock), 0.0)
+        for number, line in lines:
+            rank, at = (line.rank, line.at) if line.clock else (line.rank or rank, at)
+            moment = at if by_time else (number - file.lines) * _POSITION_S
+            # No two are alike, so that the line of an event is found.
+            log.append(Line(moment + len(log) * 1e-5, line.text))
+            places[len(logs), log[-1].at] = (number, " ".join(filter(None, (source, rank))))
+        logs.append(log)
+    outcomes = {_outcome(log, of) for log in logs}
+    serves = "serves" in outcomes and "fails" not in outcomes
+    nodes = [_node(rank, file, logs[rank], of, serves) for rank, (file, _, _) in enumerate(streams)]
+    diagnosis = decide.diagnose(nodes, of)
+
+    def placed(event: Event) -> Event:
+        line, who = places.get((event.rank, event.at)) or places[event.rank, logs[event.rank][-1].at]
+        rule = conditions(by_hand=True).get(event.rule)
+        texts = {"means": event.means, "fix": rule.fix if rule else event.fix, "host": who}
+        shown = {name: without_tokens(text) for name, text in texts.items()}
+        lines = [without_tokens(text) for text in event.lines]
+        return event.model_copy(update={**shown, "lines": lines, "file": event.host, "line": line})
+
+    return Diagnosis(
+        ready=diagnosis.ready,
+        decisive=diagnosis.decisive and placed(diagnosis.decisive),
+        then=[placed(event) for event in diagnosis.then],
+        notes=[placed(event) for event in diagnosis.notes],
+        nodes=diagnosis.nodes,
+    )
+
+
+def _outcome(log: Sequence[Line], of: Subject) -> str:
+    """How a log ends: an engine "serves", a rank "fails", or ""."""
+    outcome = ""
+    for line in log:
+        rule = of.log.match(line.text)
+        if of.log.ready.search(line.text):
+            outcome = "serves"
+        elif of.log.dying.search(line.text) or (rule and rule.weight in ("cause", "consequence")):
+            outcome = "fails"
+    return outcome
+
+
+def _node(rank: int, file: LogFile, log: Sequence[Line], of: Subject, serves: bool) -> Node:
+    """A log as that of a rank, which has ended where it names an error and nothing serves."""
+    failed = any(of.log.any_error.search(of.log.plain(line.text)) for line in log)
+    container = Container(
+        *("", "", "", (), f"{file.lines} lines"),
+        running=serves or not failed,
+        exit_code=None,
+        oom_killed=False,
+        error="",
+        restarts=0,
+        created_at=log[0].at,
+        started_at=log[0].at,
+        finished_at=log[-1].at,
+        log=tuple(sorted(log)),
+    )
+    health = Answer(200, "") if serves else None
+    return Node(rank, file.name, now=log[-1].at, container=container, health=health)
+
+
+@cache
+def _subject(name: str) -> Subject:
+    engine = engines.get(name)
+    log = _QuickProfile(**vars(profile(engine.log(), by_hand=True)))
+    return replace(subject(engine, engine.readiness("chat")), log=log)
+
+
+@cache
+def _alike_words() -> tuple[bytes, ...]:
+    """What a line must have one of, as _ALIKE writes it; no text that has another one in it."""
+    logs = [_subject(name).log for name in engines.names()]
+    patterns = [rule.pattern for log in logs for rule in log.rules]
+    patterns += [pattern for log in logs for pattern, _ in log.stages]
+    patterns += [pattern for log in logs for pattern in (log.dying, log.ready, log.joining, log.joined)]
+    found = [words_of(pattern) for pattern in patterns if pattern.pattern != NEVER]
+    words = {word.encode().translate(_ALIKE) for word in chain(*found)}
+    return tuple(word for word in words if not any(other in word for other in words - {word}))
