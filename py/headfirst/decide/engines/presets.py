@@ -40,6 +40,11 @@ DESTINATIONS: Mapping[Purpose, frozenset[str]] = {
 }
 
 
+def destination(flag: str) -> str:
+    """The name of a flag's value among those of all arguments."""
+    return flag.lstrip("-").replace("-", "_")
+
+
 def _text(value: Any) -> Any:
     """YAML reads 3 as a number and `true` as a flag without a value; arguments are words."""
     if value is True:
@@ -88,7 +93,7 @@ class Rule(BaseModel):
     @property
     def purpose(self) -> Purpose | None:
         """What the rule's flags are for, where a plan states that it is missing."""
-        names = {flag.lstrip("-").replace("-", "_") for flag in self.arguments}
+        names = set(map(destination, self.arguments))
         return next((purpose for purpose in DESTINATIONS if DESTINATIONS[purpose] & names), None)
 
 
