@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-from ansible.plugins.lookup import LookupBase
-from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
-
 DOCUMENTATION = """
 name: node_wheel
 short_description: Make the wheel of Headfirst's node tools
@@ -35,6 +29,12 @@ _raw:
   type: list
   elements: str
 """
+
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
 
 
 class LookupModule(LookupBase):

@@ -12,6 +12,7 @@ from headfirst.common.errors import InputError
 from releases import VERSION, git, made_key, sbom, set_up, source, tool
 
 TAG = f"v{VERSION}"
+FOLDERS = (ROOT / "plugins" / "modules", ROOT / "plugins" / "lookup")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,9 @@ def test_the_versions_of_this_checkout_agree() -> None:
 def test_each_module_has_its_line_for_ansible_test() -> None:
     """`./test long` runs ansible-test, which would find it much later."""
     lines = (ROOT / "tests" / "sanity" / "ignore-2.19.txt").read_text().splitlines()
-    modules = {f"plugins/modules/{path.name}" for path in (ROOT / "plugins" / "modules").glob("*.py")}
+    modules = {
+        f"plugins/{path.parent.name}/{path.name}" for folder in FOLDERS for path in folder.glob("*.py")
+    }
     assert {line.split()[0] for line in lines if "missing-gplv3-license" in line} == modules
 
 
