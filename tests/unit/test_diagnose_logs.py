@@ -227,3 +227,16 @@ def test_broken_bytes_do_no_harm_and_little_is_kept(monkeypatch: pytest.MonkeyPa
     assert not re.search(
         r"[\x00-\x08\x0b-\x1f\x7f\u202e]", json.dumps(found.model_dump(), ensure_ascii=False)
     )
+
+
+def test_without_the_name_of_an_engine_each_has_a_step(tmp_path: Path) -> None:
+    path = tmp_path / "rank.log"
+    path.write_text("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
+    found = of_logs([str(path)]).decisive
+    assert found
+    assert "SGLang: Lower --mem-fraction-static" in found.fix
+    assert "vLLM: Lower --gpu-memory-utilization" in found.fix
+    path.write_text("INFO vllm started\nRuntimeError: CUDA out of memory. Tried to allocate 2 GiB\n")
+    found = of_logs([str(path)]).decisive
+    assert found
+    assert "SGLang" not in found.fix

@@ -105,11 +105,21 @@ class LogFile:
 
 
 def diagnose(files: Sequence[LogFile]) -> Diagnosis:
-    """Where it began, over all files. Where no line names an engine, the one with a rule for them counts."""
+    """Where it began, over all files. Where no line names an engine, the rules of each are tried."""
     named = sum((file.engines for file in files), Counter()).most_common(1)
-    found = [_diagnose(files, _subject(name)) for name in ([named[0][0]] if named else engines.names())]
-    causes = [one for one in found if one.decisive and one.decisive.weight == "cause"]
-    return (causes or [one for one in found if one.decisive] or found)[0]
+    names = [named[0][0]] if named else engines.names()
+    found = {engines.get(name).title: _diagnose(files, _subject(name)) for name in names}
+    decisive = [one for one in found.values() if one.decisive]
+    causes = [one for one in decisive if one.decisive and one.decisive.weight == "cause"]
+    first = (causes or decisive or [*found.values()])[0]
+    if first.decisive is None:
+        return first
+    rule, events = first.decisive.rule, {title: one.decisive for title, one in found.items()}
+    fixes = {title: event.fix for title, event in events.items() if event and event.rule == rule}
+    if len(set(fixes.values())) == 1:
+        return first
+    fix = " ".join(f"{title}: {fix}" for title, fix in fixes.items())
+    return first.model_copy(update={"decisive": first.decisive.model_copy(update={"fix": fix})})
 
 
 def _diagnose(files: Sequence[LogFile], of: Subject) -> Diagnosis:
