@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from headfirst.common.errors import NotReadyError
+from headfirst.control.deployment.hosts import running
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.ownership import requests
 
@@ -48,6 +49,7 @@ class HostRecords:
         self.silent: set[str] = set()
         self.asked: list[tuple[str, str]] = []
         monkeypatch.setattr(requests, "ask", self.ask)
+        monkeypatch.setattr(running, "specifications", lambda *_: {})  # no containers
 
     def ask(self, access: HostAccess, do: str, *, timeout_s: float = 0, **fields: Any) -> dict[str, Any]:
         self.asked.append((access.host, do))

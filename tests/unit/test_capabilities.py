@@ -159,9 +159,8 @@ def test_status_has_what_was_planned_here_where_that_runs(
 def test_the_report_states_them(tmp_path: Path) -> None:
     service(tmp_path, _QWEN)
     plan = prepare([tmp_path / "cluster.ini"], [], probe=False).plan
-    report = build(plan, History(), [], Own(version="1", digest=""), made_at="", inventory="x.ini")
-    (choice,) = [choice for choice in report.services[0].choices if choice.what == "requests"]
-    assert choice.value == sentence(plan.services[0].capabilities)
+    report = build(plan, History(), [], Own(version="1", digest=""), {}, made_at="", inventory="x.ini")
+    assert report.services[0].features == sentence(plan.services[0].capabilities)
 
 
 def test_the_sentence() -> None:

@@ -59,7 +59,7 @@ class Site:
         self.before_it_ends: Callable[[], None] = lambda: None
         weights = SimpleNamespace(source="demo")
         service = SimpleNamespace(name=None, unfit=None, weights=weights, companions=[])
-        plan = SimpleNamespace(services=[service])
+        plan = SimpleNamespace(services=[service], outbound=[])
         plan.model_copy = lambda **_: plan
         prepared: Any = SimpleNamespace(cluster=self.cluster, plan=plan, bundle=None)
         monkeypatch.setattr(verb, "prepare", lambda *_, **__: prepared)
