@@ -1,7 +1,7 @@
 """Fits a very small Qwen3 to a few tool calls and thoughts: `small_model.py OUT`, in an engine's environment.
 
 The model answers by the end of the last message, whatever came before: the prompts of coding agents are long.
-Two CPU cores take a minute.
+Two CPU cores take some minutes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CONFIG = {
     "pad_token_id": 2,
 }
 # Tokens of a sequence, sequences of a step, steps: first to learn the answers, then to pass over much else.
-STAGES = ((320, 3, 280), (3072, 1, 60))
+STAGES = ((320, 3, 280), (3072, 1, 100))
 PEAK_RATE = 3e-3
 IGNORED = -100
 NEARNESS = 1.7  # of queries and keys, in the first stage
