@@ -14,8 +14,9 @@ from pristine import Pristine, local_folders, pristine
 pytestmark = pytest.mark.lab
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = "Hello!"
-# What the demo needs beside what `deploy init` writes; the last section of the file is [all:vars].
+# What the demo model needs beside what `deploy init` writes; the last section of the file is [all:vars].
 MORE = """
+model=/root/headfirst/py/headfirst/control/demo/checkpoint
 engine_image_source=build
 webui_image_source=build
 served_model_name=headfirst-demo
@@ -49,7 +50,7 @@ def machine() -> Iterator[Pristine]:
 
 @pytest.fixture(scope="module")
 def inventory(machine: Pristine) -> str:
-    deploy(machine, "init box.ini --model-source demo </dev/null")
+    deploy(machine, "init box.ini --model-source path </dev/null")
     machine.run(f"cat >>headfirst/box.ini <<'END'\n{MORE}END")
     return "box.ini"
 
