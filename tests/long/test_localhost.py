@@ -70,7 +70,6 @@ def test_before_up_every_verb_reports_that_nothing_is_there(machine: Pristine, i
     assert "Docker is not installed" in deploy(machine, f"status {inventory}", status=3)
     assert "Docker is not installed" in deploy(machine, f"logs {inventory}", status=3)
     deploy(machine, f"check {inventory} --plain")
-    deploy(machine, f"events {inventory}", status=3)
 
 
 def test_up_serves(machine: Pristine, inventory: str, up: str) -> None:
