@@ -197,7 +197,7 @@ def test_hints_name_nothing_that_only_a_checkout_has(tmp_path: Path) -> None:
 
 def test_variables_are_listed_with_their_meaning() -> None:
     done = CliRunner().invoke(app, ["variables", "weights_dir", "--json"])
-    found, role, *_ = json.loads(done.output)
+    found, role = (each for each in json.loads(done.output) if each["name"] == "weights_dir")
     assert found["name"] == role["name"] == "weights_dir"
     assert (found["scope"], role["scope"]) == ("service", "weights")
     assert "every node" in found["description"]

@@ -29,10 +29,10 @@ def plan_with(folder: Path, line: str) -> None:
         ("open_webui_env=A=1", "webui_env"),
         ("engine_ready_timeout=5", "ready_timeout"),
         ("weights_model=x", "model"),
-        ("engine_name=mine", "deploy plan"),
-        ("engine_url=http://192.0.2.1", "deploy plan"),
-        ("open_webui_name=mine", "deploy plan"),
-        ("monitoring_containers=[]\n[monitoring]\nn9 ansible_host=192.0.2.9", "deploy plan"),
+        ("engine_name=mine", "deploy variables"),
+        ("engine_url=http://192.0.2.1", "deploy variables"),
+        ("open_webui_name=mine", "deploy variables"),
+        ("monitoring_containers=[]\n[monitoring]\nn9 ansible_host=192.0.2.9", "deploy variables"),
     ],
 )
 def test_what_the_plan_decides_is_refused_with_the_setting(tmp_path: Path, line: str, hint: str) -> None:

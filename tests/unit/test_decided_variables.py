@@ -23,12 +23,13 @@ ALL = (
     "[small]\nnode5 ansible_host=192.0.2.5\n[small:vars]\nmodel=Qwen/Qwen3-0.6B\nengine=vllm\n"
     "[monitoring]\nwatcher ansible_host=192.0.2.9\n[spares]\nspare ansible_host=192.0.2.10\n"
     "[all:vars]\ngpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\nmodel_source=huggingface\nproxy=true\n"
+    "http_proxy=http://192.0.2.99:3128\n"
 )
 
 
-def set_by_up(folder: Path) -> set[str]:
+def set_by_up(folder: Path, runtime: str) -> set[str]:
     """Names that a run of everything sets."""
-    (folder / "all.ini").write_text(ALL)
+    (folder / "all.ini").write_text(f"{ALL}container_runtime={runtime}\n")
     cluster = load([folder / "all.ini"])
     models = {service.name: catalogue.lookup(service.model_id) for service in cluster.services}
     plan = build(cluster, {name: model for name, model in models.items() if model})
@@ -49,7 +50,7 @@ def test_the_list_is_what_runs_set(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert role_options().keys() >= DECIDED
     assert not DECIDED & SETTING_NAMES
-    decided = set_by_up(tmp_path) & role_options().keys()
+    decided = (set_by_up(tmp_path, "docker") | set_by_up(tmp_path, "podman")) & role_options().keys()
     assert not decided - SETTING_NAMES - DECIDED, "add these to decided.py"
     # Other verbs set the rest. image_source makes names of a prefix; a bundle alone sets a wheelhouse.
     assert DECIDED - decided <= in_source(), "remove these from decided.py"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.decide import engines
+from headfirst.decide.engines.sglang import support
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -26,10 +27,10 @@ def test_versions_and_images(page: str, name: str) -> None:
 
 @pytest.mark.parametrize("page", ["engines.md", "zh-CN/engines.md"])
 def test_numbers_of_what_engines_have(page: str) -> None:
-    sglang, vllm, lmdeploy = (
+    sglang = support.table(engines.get("sglang").version)
+    vllm, lmdeploy = (
         json.loads((Path(engines.__file__).parent / name / table).read_text(encoding="utf-8"))
         for name, table in (
-            ("sglang", f"support-{engines.get('sglang').version}.json"),
             ("vllm", f"support-{engines.get('vllm').version}.json"),
             ("lmdeploy", f"models-{engines.get('lmdeploy').version}.json"),
         )
@@ -39,11 +40,11 @@ def test_numbers_of_what_engines_have(page: str) -> None:
     counts = [[re.findall(r"(?<![\w.])\d+(?![\w.])", cell) for cell in row] for row in rows]
     lengths = [len(lmdeploy[backend]["architectures"]) for backend in ("pytorch", "turbomind")]
     assert [
-        [str(len(sglang["architectures"]))],
+        [str(len(sglang.architectures))],
         [str(len(vllm["architectures"]))],
         [str(length) for length in lengths],
     ] in counts
-    assert [[str(len(sglang["pipeline"]))], [], []] in counts
+    assert [[str(len(sglang.pipeline))], [], []] in counts
     assert any(
-        row[:2] == [[str(len(sglang["quantizations"]))], [str(len(vllm["quantizations"]))]] for row in counts
+        row[:2] == [[str(len(sglang.quantizations))], [str(len(vllm["quantizations"]))]] for row in counts
     )

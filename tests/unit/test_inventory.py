@@ -185,7 +185,7 @@ def test_passwords_in_urls_of_any_variable_are_known(tmp_path: Path) -> None:
     path.write_text(
         "[head]\nnode1 ansible_host=192.0.2.11\n[all:vars]\nmodel_source=demo\n"
         "node_tools_index_url=https://user:index-token@host/simple\n"
-        "docker_engine_https_proxy=http://me:{{ proxy_word }}@proxy:3128\nproxy_word=proxy-secret\n"
+        "nvidia_driver_run_file=http://me:{{ proxy_word }}@proxy:3128/driver.run\nproxy_word=proxy-secret\n"
     )
     assert load([path]).hidden == {"index-token", "proxy-secret"}
 

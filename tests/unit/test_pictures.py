@@ -54,5 +54,6 @@ def test_every_picture_is_on_a_page_with_words_for_it() -> None:
     for language, folder in {"en": ROOT / "docs", "zh": ROOT / "docs/zh-CN"}.items():
         text = "".join(page.read_text("utf-8") for page in sorted(folder.glob("*.md")))
         for source in SOURCES:
-            before, _ = text.split(f"](pictures/{source.stem}.svg)")
-            assert len(before.rpartition("![")[2]) > 15, (language, source.stem)
+            *before, _ = text.split(f"](pictures/{source.stem}.svg)")
+            assert before, (language, source.stem)
+            assert all(len(each.rpartition("![")[2]) > 15 for each in before), (language, source.stem)

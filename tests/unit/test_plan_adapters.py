@@ -278,7 +278,7 @@ def served(
     listed = " ".join(f"{name}={folder}" for name, folder in folders.items())
     path.write_text(
         f"[head]\nn1 ansible_host=192.0.2.1 gpus={gpus} gpu=H100-80G\n\n[all:vars]\nmodel={model}\n"
-        f'weights_dir=/data\nadapters="{listed}"\n{lines}\n'
+        f'weights_dir=/data\nadapters="{listed}"\n{lines}\nparsers=none\n'
     )
     return prepare([path], [], probe=probe).plan.services[0]
 

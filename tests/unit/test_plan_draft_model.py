@@ -38,7 +38,8 @@ def written(
     path = tmp_path / "cluster.ini"
     hosts = [f"n{at} ansible_host=192.0.2.{at} gpus={gpus} gpu=H100-80G" for at in range(1, nodes + 1)]
     workers = "\n".join(["[workers]", *hosts[1:]]) if nodes > 1 else ""
-    path.write_text(f"[head]\n{hosts[0]}\n{workers}\n[all:vars]\nmodel={model}\nweights_dir=/data\n{lines}\n")
+    settings = f"model={model}\nweights_dir=/data\n{lines}\nparsers=none\n"
+    path.write_text(f"[head]\n{hosts[0]}\n{workers}\n[all:vars]\n{settings}")
     return path
 
 

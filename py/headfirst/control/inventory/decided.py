@@ -12,6 +12,7 @@ _BY_ROLE = {
         min_disk_gb min_kv_shm_gb min_memory_gb min_shm_gb model_folder model_folder_required nic open_peers
         open_ports peers ports roles_to_come services slow_start_args""",
     "comm_check": "address backends container link_gbit rank ranks_per_node rdma_gbit rendezvous_port",
+    "docker_engine": "http_proxy https_proxy no_proxy",
     "engine": """
         api_key changed config config_path container drain_timeout generation is_last is_spare log model_name
         name planned rank ranks readiness ready_timeout replicas secret_env service_ranks standbys supervision
@@ -24,6 +25,7 @@ _BY_ROLE = {
     "open_webui": """
         admin_email admin_password admin_password_before backup container engine_api_key model_name name
         secret_env secret_key url""",
+    "podman_engine": "http_proxy https_proxy no_proxy",
     "proxy": """
         certificate certificate_ends certificate_key container keys metrics_address metrics_port name page
         service_api_keys services""",

@@ -26,9 +26,9 @@ _WRAPPERS = [
     )
 ]
 _RANK = re.compile(
-    r"\[\d{4}-\S+ \d\d:\d\d:\d\d\S* (?P<sglang>(?:[A-Z]{2,3}\d+ ?)+)\]"
-    r"|\((?P<vllm>[A-Z]\w+(?: rank=\d+)?) pid=\d+(?P<ip>, ip=[\d.]+)?\)"
-    r"|\[(?P<torch>rank\d+|default\d+)\]:|^(?P<nccl>[\w.-]+):\d+:\d+ \[\d+\] "
+    r"\[\d{4}-\S+ \d\d:\d\d:\d\d\S* ((?:[A-Z]{2,3}\d+ ?)+)\]"
+    r"|\(([A-Z]\w+(?: rank=\d+)?) pid=\d+(, ip=[\d.]+)?\)"
+    r"|\[(rank\d+|default\d+)\]:|^([\w.-]+):\d+:\d+ \[\d+\] "
 )
 _TIME = re.compile(rf"(?P<local>{_DAY})|\b(?P<engine>\d\d-\d\d \d\d:\d\d:\d\d)\b")
 _FORMATS = {"short": "%Y %b %d %H:%M:%S", "engine": "%Y %m-%d %H:%M:%S"}  # of times without a year
