@@ -276,7 +276,7 @@ READ: dict[str, Read] = {
         "ansible_host_key_checking=false", login__options=("-o", "StrictHostKeyChecking=no")
     ),
     "another connection": host_is(
-        "ansible_connection=local", login__obstacle="ansible_connection=local: this verb needs SSH"
+        "ansible_connection=docker", login__obstacle="ansible_connection=docker: this verb needs SSH or local"
     ),
     "another become method": host_is(
         "ansible_become_method=su", login__obstacle="ansible_become_method=su: this verb needs sudo"
@@ -414,11 +414,6 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "num_gpus": ("num_gpus=8", "unknown variable num_gpus", "gpus"),
     "a prefix of ours": ("engine_colour=red", "unknown variable engine_colour", ""),
     "weights_path": ("weights_path=/x", "unknown variable weights_path", "weights_dir"),
-    "two at once": (
-        "modle=x\ntp=8",
-        "hosts.ini:10: unknown variable tp. Did you mean tensor_parallel?",
-        "start its name with my_",
-    ),
     "capitals": ("GPUS=8", "unknown variable GPUS", "Did you mean gpus?"),
     "a flag of an engine": (
         "max_running_requests=8",
@@ -453,6 +448,12 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
 }
 
 REFUSED: dict[str, Refused] = {
+    "two at once": Refused(
+        setting("modle=x\ntp=8"),
+        "hosts.ini:10: unknown variable tp. Did you mean tensor_parallel?",
+        "hosts.ini",
+        "start its name with my_",
+    ),
     "addresses for weights on one host only": Refused(
         ini(
             "[head]\nn1 address=192.0.2.1 weights_addresses=10.1.0.1,10.2.0.1\n"
@@ -549,7 +550,10 @@ REFUSED: dict[str, Refused] = {
         ini("[head]\nnode1.invalid\n"), "does not resolve", "hosts.ini:2", "address=192.0.2.11"
     ),
     "a name of this machine": Refused(
-        ini("[head]\nlocalhost\n"), "neither other nodes nor clients", "hosts.ini:2", "ansible_host="
+        ini("[head]\nn1 ansible_host=localhost ansible_port=2222\n"),
+        "neither other nodes nor clients",
+        "hosts.ini:2",
+        "ansible_host=",
     ),
     "a setting that differs": Refused(
         ini(TWO + "[workers:vars]\nengine_port=31000\n"),

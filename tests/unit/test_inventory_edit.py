@@ -11,6 +11,7 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from headfirst.common.errors import InputError
 from headfirst.common.state_files import rewrite_file
+from headfirst.control.deployment.hosts import running
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.membership import removal, replacement
 from headfirst.control.inventory.edit import with_spare, without
@@ -40,7 +41,8 @@ pipeline_parallel=3
 
 
 @pytest.fixture
-def inventory(tmp_path: Path) -> Path:
+def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(running, "specifications", lambda *_: {})  # no containers on the hosts
     path = tmp_path / "cluster.ini"
     path.write_text(INVENTORY)
     return path

@@ -12,9 +12,11 @@ from rich.table import Table
 
 from headfirst.control.cli.shown.commands import print_commands
 from headfirst.control.terminal import Terminal
+from headfirst.decide.engines.presets import DESTINATIONS, destination
 from headfirst.decide.plan.capabilities import sentence
 from headfirst.decide.plan.sizing.fit import memory_text
 from headfirst.decide.plan.types import (
+    ChosenArgument,
     Fit,
     Outbound,
     Plan,
@@ -25,6 +27,7 @@ from headfirst.decide.plan.types import (
 )
 
 GB, GIB = 10**9, 2**30
+_PARSERS = DESTINATIONS["tools"] | DESTINATIONS["reasoning"]
 _COLOURS = {"fits": "bold green", "uncertain": "bold yellow", "unfit": "bold red", "unknown": "bold"}
 
 
@@ -247,7 +250,8 @@ def _print_weights(console: Terminal, service: PlannedService) -> None:
         shares.append((share.host, [text]))
     _print_by_host(console, shares, "    ")
     converted = f"yes, {weights.served_bytes / GB:,.1f} GB" if service.convert_to_bf16 else "no"
-    console.paragraph(f"  Conversion to BF16: {converted}. {service.convert_reason}")
+    if service.convert_to_bf16 or service.precision != "BF16":
+        console.paragraph(f"  Conversion to BF16: {converted}. {service.convert_reason}")
     if weights.carrier.kind == "rdma":
         console.paragraph("  Weights between hosts: RDMA (unproven on RDMA hardware), else TCP")
     carried = [(host, [", ".join(ports)]) for host, ports in weights.carrier.ports.items()]
@@ -282,18 +286,25 @@ def _print_choices(console: Terminal, service: PlannedService) -> None:
 
 def _print_arguments(console: Terminal, sized: Sized, replicas: Sequence[PlannedReplica]) -> None:
     of, role = _of_role(replicas), replicas[0].role
-    if sized.chosen_arguments:
+    grouped = itertools.groupby(sized.chosen_arguments, lambda each: (each.reason, each.source))
+    chosen = [(reason, source, [*arguments]) for (reason, source), arguments in grouped]
+    # Which parsers are on, the line above states.
+    parsers = [group for group in chosen if any(destination(each.flag) in _PARSERS for each in group[2])]
+    if chosen:
+        words = " ".join(_words(arguments) for _, _, arguments in parsers)
         setting = f"{role}_engine_args" if role else "engine_args"
-        console.paragraph(f"  Chosen engine arguments{of} ({setting} in the inventory overrides each):")
-    chosen = itertools.groupby(sized.chosen_arguments, lambda each: (each.reason, each.source))
-    for (reason, source), arguments in chosen:
-        words = " ".join(f"{each.flag} {each.value}".rstrip() for each in arguments)
-        console.print(escape(f"    {words}"), soft_wrap=True)
+        console.paragraph(f"  Chosen engine arguments{of} ({setting} overrides each): {words}".rstrip())
+    for reason, source, arguments in (group for group in chosen if group not in parsers):
+        console.print(escape(f"    {_words(arguments)}"), soft_wrap=True)
         console.paragraph(f"      {reason} ({source})")
     if sized.arguments_left_out:
         console.paragraph(f"  Engine arguments{of} that are not chosen:")
     for line in sized.arguments_left_out:
         console.paragraph(f"    {line}")
+
+
+def _words(arguments: Iterable[ChosenArgument]) -> str:
+    return " ".join(f"{each.flag} {each.value}".rstrip() for each in arguments)
 
 
 def _time(time: WeightsTime) -> str:
