@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from headfirst.common.errors import InputError, NotReadyError, UnreachableError
-from headfirst.control.deployment.hosts import probe
+from headfirst.control.deployment.hosts import probe, running
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs import membership
 from headfirst.control.live.ssh_access import explain
@@ -49,6 +49,7 @@ def test_an_inventory_without_gpus_is_taken_as_up_takes_it(
         return cluster.replaced(lambda host: replace(host, gpus=8, gpu="A100-80G"))
 
     monkeypatch.setattr(probe, "probe_hosts", probed)
+    monkeypatch.setattr(running, "specifications", lambda *_: {})  # no containers on the hosts
     change = membership.replacement(RunOptions([inventory]), "node2", "node3", keep=False)
     assert "-node2 ansible_host=192.0.2.12" in change.diff
 

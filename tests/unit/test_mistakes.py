@@ -97,14 +97,6 @@ def test_names_are_resolved_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "address=" in str(caught.value.hint)
 
 
-def test_this_machine_is_named_by_its_address(tmp_path: Path) -> None:
-    path = tmp_path / "hosts.ini"
-    path.write_text(f"[head]\nlocalhost ansible_connection=local\n[all:vars]\n{DEMO}")
-    with pytest.raises(InputError, match="neither other nodes nor clients") as caught:
-        load([path])
-    assert "ansible_host=192.0.2.11" in str(caught.value.hint) and "SSH" in str(caught.value.hint)
-
-
 @pytest.mark.parametrize(
     ("first", "line"),
     [

@@ -12,7 +12,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.host_cgroups imp
 from ansible_collections.headfirst.serving.plugins.plugin_utils import check_service_rules  # registers
 from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import RULES
 from headfirst.common.errors import InputError
-from headfirst.control.deployment.hosts import probe
+from headfirst.control.deployment.hosts import probe, running
 from headfirst.control.deployment.lab_nodes import with_lab_facts
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.role_vars.hosts import check_vars, hardware_vars
@@ -253,6 +253,7 @@ def test_hosts_are_asked_where_containers_depend_on_it(
         return cluster.replaced(lambda host: replace(host, cgroup_obstacle=""))
 
     monkeypatch.setattr(probe, "probe_hosts", asked)
+    monkeypatch.setattr(running, "specifications", lambda *_: {})  # no containers on the hosts
     planned(tmp_path, None)
     inventory = [tmp_path / "cluster.ini"]
     slices = {
