@@ -33,6 +33,7 @@ from headfirst.control.deployment.running.recorded import note_left, timed
 from headfirst.control.deployment.verbs.diagnose import tuning
 from headfirst.control.deployment.verbs.service import last_start
 from headfirst.control.deployment.verbs.up import up
+from headfirst.control.inventory.inventory import load
 from headfirst.control.paths import state_dir
 from headfirst.control.run.reporters.recording import Recording
 from headfirst.control.run.reporters.reporter import Reporter
@@ -114,8 +115,10 @@ class Tuned(BaseModel):
 
 def intended(options: RunOptions, wishes: Wishes) -> Intended:
     """What would be tried; nothing is sent to the service."""
+    cluster = load(options.inventories, options.extra_vars)
+    name = (cluster.whole_service(options.service) or cluster.service(None)).name
     prepared = prepare(options.inventories, options.extra_vars, probe=True, service=options.service)
-    service = prepared.cluster.whole_service(options.service) or prepared.cluster.service(None)
+    service = prepared.cluster.service(name)
     candidates, left_out = _accepted(prepared, service, of_presets(prepared, service))
     last = last_start(prepared.cluster, service)
     return Intended(prepared, service, candidates[: wishes.most], last, left_out)
