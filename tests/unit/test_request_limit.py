@@ -30,7 +30,7 @@ STATE = RecurrentState(
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     path = tmp_path_factory.mktemp("cluster") / "cluster.ini"
-    path.write_text("[head]\nn0 ansible_host=192.0.2.1\n\n[all:vars]\nmodel=x\nengine=vllm\n")
+    path.write_text("[head]\nn0 ansible_host=192.0.2.1\n\n[all:vars]\nmodel=x\nengine=vllm\nparsers=none\n")
     return load([path])
 
 
