@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from bare_nodes import BareNodes, bare_nodes
@@ -189,10 +190,18 @@ def watched_arguments() -> Iterator[list[str]]:
         thread.join()
 
 
+def apt_source() -> str:
+    """ADDRESS:PORT of the first repository that apt uses here."""
+    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
+    url = urlsplit(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0])
+    assert url.hostname
+    return f"{socket.gethostbyname(url.hostname)}:{url.port or {'http': 80, 'https': 443}[url.scheme]}"
+
+
 def test_the_direct_ways_are_closed(campus: Campus) -> None:
-    here = [campus.hub.url.removeprefix("http://"), campus.registry]
+    sources = [apt_source(), campus.hub.url.removeprefix("http://"), campus.registry]
     for node in NODES:
-        for source in (f"{socket.gethostbyname('deb.debian.org')}:80", *here):
+        for source in sources:
             address, _, port = source.partition(":")
             assert campus.run(node, f"exec 3<>/dev/tcp/{address}/{port}").returncode != 0
         assert campus.run(node, f"exec 3<>/dev/tcp/{GATEWAY}/{PORT}").returncode == 0

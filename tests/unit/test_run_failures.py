@@ -151,7 +151,7 @@ def test_ranks_that_fail_point_to_the_diagnosis(stage: str, points: bool) -> Non
     ("said", "outside"),
     [
         ("Failed to update apt cache after 5 retries: ", True),
-        ("Failed to fetch http://deb.debian.org/x  Could not connect to deb.debian.org:80", True),
+        ("Failed to fetch http://mirror.example/x  Could not connect to mirror.example:80", True),
         ('Get "https://registry-1.docker.io/v2/": dial tcp 192.0.2.1:443: i/o timeout', True),
         ("the hub cannot be used now: [Errno 101] Network is unreachable", True),
         ("Tunnel connection failed: 407 Proxy Authentication Required", True),
