@@ -12,11 +12,10 @@ from rich.table import Table
 
 from headfirst.control.cli.shown.commands import print_commands
 from headfirst.control.terminal import Terminal
-from headfirst.decide.engines.presets import DESTINATIONS, destination
+from headfirst.decide.engines.presets import DESTINATIONS, destination, words
 from headfirst.decide.plan.capabilities import sentence
 from headfirst.decide.plan.sizing.fit import memory_text
 from headfirst.decide.plan.types import (
-    ChosenArgument,
     Fit,
     Outbound,
     Plan,
@@ -287,24 +286,20 @@ def _print_choices(console: Terminal, service: PlannedService) -> None:
 def _print_arguments(console: Terminal, sized: Sized, replicas: Sequence[PlannedReplica]) -> None:
     of, role = _of_role(replicas), replicas[0].role
     grouped = itertools.groupby(sized.chosen_arguments, lambda each: (each.reason, each.source))
-    chosen = [(reason, source, [*arguments]) for (reason, source), arguments in grouped]
-    # Which parsers are on, the line above states.
-    parsers = [group for group in chosen if any(destination(each.flag) in _PARSERS for each in group[2])]
+    chosen = [(why, {each.flag: each.value for each in arguments}) for why, arguments in grouped]
+    # Which parsers are on, the line above states: alone they need no reasons.
+    alone = all(_PARSERS & set(map(destination, values)) for _, values in chosen)
     if chosen:
-        words = " ".join(_words(arguments) for _, _, arguments in parsers)
+        flags = " ".join(word for _, values in chosen for word in words(values)) if alone else ""
         setting = f"{role}_engine_args" if role else "engine_args"
-        console.paragraph(f"  Chosen engine arguments{of} ({setting} overrides each): {words}".rstrip())
-    for reason, source, arguments in (group for group in chosen if group not in parsers):
-        console.print(escape(f"    {_words(arguments)}"), soft_wrap=True)
+        console.paragraph(f"  Chosen engine arguments{of} ({setting} overrides each): {flags}".rstrip())
+    for (reason, source), values in () if alone else chosen:
+        console.print(escape(f"    {' '.join(words(values))}"), soft_wrap=True)
         console.paragraph(f"      {reason} ({source})")
     if sized.arguments_left_out:
         console.paragraph(f"  Engine arguments{of} that are not chosen:")
     for line in sized.arguments_left_out:
         console.paragraph(f"    {line}")
-
-
-def _words(arguments: Iterable[ChosenArgument]) -> str:
-    return " ".join(f"{each.flag} {each.value}".rstrip() for each in arguments)
 
 
 def _time(time: WeightsTime) -> str:
