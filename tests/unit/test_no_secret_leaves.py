@@ -60,7 +60,8 @@ engine_env="HF_TOKEN={MARK}-hub DEBUG=1 REDIS_URL=redis://me:{MARK}-url@h/0 MAX_
 engine_env_file=engine.env
 webui_env="GOOGLE_API_KEY={MARK}-google ENABLE_API_KEYS=true TITLE=mine"
 webui_env_file=webui.env
-docker_engine_http_proxy=http://me:{MARK}-proxy@proxy.example:3128
+http_proxy=http://proxy.example:3128
+http_proxy_login_file=proxy.login
 """
 WHOLE = "model=Qwen/Qwen3-32B\nmodel_source=modelscope"
 DIVIDED = f"""{WHOLE}
@@ -80,6 +81,10 @@ CARRIERS = {
         "monitoring_api_keys",
         "monitoring_grafana_password",
         "headfirst_deregister_admin_key",
+        "docker_engine_http_proxy",
+        "docker_engine_https_proxy",
+        "headfirst_outbound_files",
+        "weights_environment",
     ),
 }
 
@@ -87,6 +92,7 @@ CARRIERS = {
 def write(folder: Path, service: str = WHOLE) -> Path:
     files = {
         "key": f"{MARK}-api\n",
+        "proxy.login": f"me:{MARK}-proxy\n",
         "logins.json": json.dumps({"auths": {"r.example": {"auth": LOGIN}}}),
         "engine.env": f"# ours\nOWN_SETTING={MARK} own=1\n\nPLAIN={MARK}-declared\n",
         "webui.env": f"DATABASE_URL=postgres://a:{MARK}-db@h/d\n",
@@ -238,7 +244,7 @@ def test_rendered_containers_get_what_a_person_writes_into_secrets(place: Path, 
     values = {name: f"$(id) '{name}' \"x\"" for name in ("HF_TOKEN", "OWN_SETTING", "PLAIN", "REDIS_URL")}
     for name, text in values.items():
         (folder / f"env-engine-{name}").write_text(f"{text}\n")
-    for name in ("GOOGLE_API_KEY", "DATABASE_URL"):
+    for name in ("GOOGLE_API_KEY", "DATABASE_URL", "http_proxy", "https_proxy"):
         (folder / f"env-webui-{name}").write_text("page\n")
     done = programs.run("bash", place / "make-secrets.sh", cwd=place)
     assert done.returncode == 0, done.stderr
