@@ -30,8 +30,14 @@ _RANK = re.compile(
     r"|\(([A-Z]\w+(?: rank=\d+)?) pid=\d+(, ip=[\d.]+)?\)"
     r"|\[(rank\d+|default\d+)\]:|^([\w.-]+):\d+:\d+ \[\d+\] "
 )
-_TIME = re.compile(rf"(?P<local>{_DAY})|\b(?P<engine>\d\d-\d\d \d\d:\d\d:\d\d)\b")
-_FORMATS = {"short": "%Y %b %d %H:%M:%S", "engine": "%Y %m-%d %H:%M:%S"}  # of times without a year
+_TIME = re.compile(
+    rf"(?P<local>{_DAY})|\b(?P<engine>\d\d-\d\d \d\d:\d\d:\d\d)\b"
+    # glog; PyTorch, which writes no zero before a month of one digit; TurboMind
+    r"|(?:\b[EFIW]|\[)(?P<glog>\d{3,4}[ .]\d\d:\d\d:\d\d)\."
+)
+# Of times without a year.
+_FORMATS = {"short": "%Y %b %d %H:%M:%S", "engine": "%Y %m-%d %H:%M:%S", "glog": "%Y %m%d %H:%M:%S"}
+_CLOCKS = {"microseconds": "zoned", "glog": "engine"}
 
 
 class LogLine(NamedTuple):
@@ -45,6 +51,16 @@ class LogLine(NamedTuple):
     clock: str
     at: float
     text: str
+
+    def in_year_of(self, other: LogLine | None) -> LogLine:
+        """A line whose time has no year by the clock of another one, "local", of the same container."""
+        if other is None or self.clock != "engine":
+            return self
+        moment = datetime.fromtimestamp(self.at, timezone.utc)
+        month = moment.replace(day=1, hour=0, minute=0, second=0)
+        year = datetime.fromtimestamp(other.at, timezone.utc).year
+        at = (month.replace(year=year) + (moment - month)).timestamp()
+        return self._replace(clock=other.clock, at=at)
 
 
 def log_line(line: bytes, limit: int) -> LogLine:
@@ -61,7 +77,7 @@ def log_line(line: bytes, limit: int) -> LogLine:
     match = None if times else _TIME.search(start)
     for clock, time in (match.groupdict() if match else times).items():
         if time and (at := _seconds(clock, time)) is not None:
-            clock = "zoned" if clock == "microseconds" else clock
+            clock = _CLOCKS.get(clock, clock)
             break
     else:
         clock, at = "", 0.0
@@ -100,7 +116,11 @@ def _seconds(clock: str, time: str) -> float | None:
         if clock == "microseconds":
             return float(time) / 1e6
         form = _FORMATS.get(clock)
-        moment = datetime.strptime(f"2000 {time}", form) if form else datetime.fromisoformat(time)
+        moment = (
+            datetime.strptime(f"2000 {time.replace('.', ' '):0>13}", form)
+            if form
+            else datetime.fromisoformat(time)
+        )
     except ValueError:
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()

@@ -124,7 +124,12 @@ def diagnose(files: Sequence[LogFile]) -> Diagnosis:
 
 
 def _diagnose(files: Sequence[LogFile], of: Subject) -> Diagnosis:
-    streams = [(file, source, lines) for file in files for source, lines in file.kept().items()]
+    kept = [(file, source, lines) for file in files for source, lines in file.kept().items()]
+    dated = next((line for *_, lines in kept for _, line in lines if line.clock == "local"), None)
+    streams = [
+        (file, source, [(number, line.in_year_of(dated)) for number, line in lines])
+        for file, source, lines in kept
+    ]
     clocks = [{line.clock for _, line in lines} - {""} for _, _, lines in streams]
     by_time = all(clocks) and len(set().union(*clocks)) == 1
     logs: list[list[Line]] = []
