@@ -73,16 +73,16 @@ class LogFile:
         alike = block.translate(_ALIKE).removesuffix(b"\n").split(b"\n")
         lines = [*self._above, *block.removesuffix(b"\n").split(b"\n")]
         for index, text in enumerate(alike, len(self._above)):
-            if text in self._harmless:
-                continue
             short = _REQUEST.split(text if text.startswith(b"{") else text[:_LINE_BYTES], 1)[0]
+            if short in self._harmless:
+                continue
             repeats = self._repeats.get(text, 0)
             if repeats or _has_word(short) or _ERROR.search(short):
                 self._repeats[text] = repeats + 1
                 if repeats < _REPEATS:
                     self._keep(lines, index)
-            elif len(text) <= _ALIKE_CHARS:
-                self._harmless.add(text)
+            elif len(short) <= _ALIKE_CHARS:
+                self._harmless.add(short)
         for seen in (self._harmless, self._repeats):
             if len(seen) > _MOST_ALIKE:
                 seen.clear()
