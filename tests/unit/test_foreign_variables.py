@@ -119,7 +119,7 @@ def test_what_protects_is_not_ignored_in_silence(tmp_path: Path) -> None:
     error = refusal(written(tmp_path, lines(PROTECTING)))
     assert error.what.startswith("4 variables are wrong:\n")
     for number, name in enumerate(PROTECTING, 5):
-        assert f"{tmp_path}/hosts.yml:{number}: {name} is ignored" in error.what
+        assert f"{tmp_path}/hosts.yml:{number}: {name} would be ignored" in error.what
         assert f"headfirst_own_variables={name}" in error.what
     listed = f"    headfirst_own_variables: [{', '.join(PROTECTING)}]\n{lines(PROTECTING)}"
     cluster = load([written(tmp_path, listed)])
@@ -268,3 +268,37 @@ def test_every_wrong_variable_is_in_one_error(tmp_path: Path) -> None:
     assert [line[: len(start)] for line, start in zip(told, STARTS, strict=True)] == [*STARTS]
     for escape in ("start its name with my_", "list it in own_variables", "headfirst_NAME"):
         assert escape in str(error.hint)
+
+
+def test_an_engine_and_a_bundle_of_another_program_are_in_the_same_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.ini"
+    path.write_text(
+        "[head]\nn1 ansible_host=192.0.2.1\n[all:vars]\ngpus=8\ngpu=H100-80G\nmodel=org/model\n"
+        "engine=postgres\nbundle=base-2026-10\nrole=inference\n"
+    )
+    error = refusal(path)
+    assert error.what.startswith("3 variables are wrong:\n")
+    assert f"- {path}:7: Unknown engine 'postgres'. Known engines: " in error.what
+    assert f"- {path}:8: bundle: no such file: {tmp_path}/base-2026-10. " in error.what
+    assert f"- {path}:9: unknown variable role. " in error.what
+    # By itself it is no mistake of who reads the status of a cluster: the file may be gone by then.
+    assert load([path], ["engine=vllm", "own_variables=role"]).settings.bundle == ["base-2026-10"]
+
+
+def test_what_is_typed_after_e_is_no_variable_of_another_program(tmp_path: Path) -> None:
+    path = tmp_path / "a.ini"
+    path.write_text("[head]\nn1 ansible_host=192.0.2.1\n[all:vars]\nmodel=org/model\n")
+    for typed in ("parsers=yes", "engine_args=--context-length 9", "weights_environment=x"):
+        assert "my_" not in str(refusal(path, typed).hint)
+
+
+def test_several_models_beside_a_head_are_told_as_services(tmp_path: Path) -> None:
+    path = tmp_path / "a.ini"
+    path.write_text(
+        "[head]\nn1 ansible_host=192.0.2.1\n[workers]\nn2 ansible_host=192.0.2.2\n"
+        "n3 ansible_host=192.0.2.3\n[chat]\nn1\n[chat:vars]\nmodel=org/chat\n"
+        "[embedding]\nn2\nn3\n[embedding:vars]\nmodel=org/embedding\n"
+    )
+    error = refusal(path)
+    assert error.where == f"{path}:14"  # one line is wrong once
+    assert str(error.hint).startswith("Several models are services: leave out [head] and [workers]")

@@ -25,13 +25,12 @@ from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
 from headfirst.control.deployment.running.local_work import Advance, run_jobs
 from headfirst.control.deployment.running.options import BundleRequest
 from headfirst.control.deployment.running.role_vars import HostVars
-from headfirst.control.inventory.local_files import local_file
+from headfirst.control.inventory.local_files import local_file, missing_bundle
 from headfirst.control.inventory.names import without_secrets
 from headfirst.control.inventory.reading import role_values
 from headfirst.control.paths import cache_dir, state_dir
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import StageTime
-from headfirst.decide.cluster.settings import PREFIX
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -298,9 +297,9 @@ def _asked(request: BundleRequest | None, cluster: Cluster) -> BundleRequest:
     """
     named = cluster.settings.bundle_signers
     paths = [local_file(cluster, path) for path in cluster.settings.bundle]
-    if request is None and (missing := next((path for path in paths if not path.is_file()), None)):
-        hint = f"Another program's? Write the settings of Headfirst as {PREFIX}NAME, or: -e bundle="
-        raise InputError(f"bundle: no such file: {missing}", where=cluster.given.get("bundle"), hint=hint)
+    where, inventory = cluster.given.get("bundle"), cluster.inventories[0]
+    if request is None and (missing := missing_bundle(cluster.settings, inventory, where)):
+        raise missing
     asked = request or BundleRequest(paths, unsigned=named == "none")
     if asked.signers or asked.unsigned or named in (None, "none"):
         return asked

@@ -14,9 +14,11 @@ from pydantic import BaseModel, ValidationError
 from headfirst.common.errors import InputError
 from headfirst.control.inventory import proxy_login, secret_environment
 from headfirst.control.inventory.address import address_of, is_reachable
+from headfirst.control.inventory.local_files import missing_bundle
 from headfirst.control.inventory.login import login_of
-from headfirst.control.inventory.names import in_order, judged, refuse
+from headfirst.control.inventory.names import EXTRA, in_order, judged, refuse
 from headfirst.control.inventory.reading import HostReading, Reading, ServiceReading, read
+from headfirst.decide import engines
 from headfirst.decide.cluster import ports
 from headfirst.decide.cluster.division import ROLES, Members, divide, with_routers
 from headfirst.decide.cluster.settings import (
@@ -69,6 +71,11 @@ def load(
     settings = _valid(ClusterSettings, values, reading.hosts[names[0]], reading, wrong)
     typed = {name: _host_settings(reading.hosts[name], reading, wrong) for name in names}
     members = _members(reading, paths, wrong, needs_model=needs_model)
+    for service in members:
+        try:
+            engines.get(service.settings.engine, where=service.given.get("engine"))
+        except InputError as error:
+            wrong.append(error)
     unknown, notes = judged(
         sorted({place for name in names for place in reading.hosts[name].written.items()}, key=in_order),
         frozenset().union(*(reading.hosts[name].used for name in names)),
@@ -77,7 +84,11 @@ def load(
         reading.prefix,
     )
     wrong += unknown
-    refuse(wrong, paths[0], reading.prefix, advise=len(wrong) > len(reading.refused))
+    # What is typed after -e is no variable of another program.
+    advise = any(error.where != EXTRA for error in wrong[len(reading.refused) :])
+    if wrong and (missing := missing_bundle(settings, paths[0], given.get("bundle"))):
+        wrong.append(missing)
+    refuse(wrong, paths[0], reading.prefix, advise=advise)
     for service in members:
         _refuse_contradictions(service.settings, service.given, paths)
     hosts = {name: _host(name, typed[name], reading, paths) for name in names}
@@ -130,7 +141,8 @@ def _engine_names(reading: Reading) -> set[str]:
     """The engines that the inventory names, or the default one."""
     values = [host.values.get("engine") for host in reading.hosts.values()]
     values += [service.values.get("engine") for service in reading.services.values()]
-    return {str(value) for value in values if value} or {ServiceSettings.model_fields["engine"].default}
+    known = {value for value in values if value in engines.names()}
+    return known or {ServiceSettings.model_fields["engine"].default}
 
 
 def _host_settings(host: HostReading, reading: Reading, wrong: list[InputError]) -> HostSettings:
@@ -263,6 +275,7 @@ def _common(
     """Settings as the first host has them; another host that has other values is a mistake."""
     head = reading.hosts[names[0]]
     first = {key: value for key, value in head.values.items() if key in keys}
+    errors: dict[tuple[str, str | None], InputError] = {}  # one for a line
     for name in names[1:]:
         other = reading.hosts[name]
         for key in sorted(keys & other.values.keys()):
@@ -273,7 +286,14 @@ def _common(
                     f"{_shown(key, value)[1:]!r} and {names[0]} has {_shown(key, first.get(key))[1:]!r}"
                 )
                 hint = "Write it once, under [all:vars]."
-                wrong.append(InputError(what, where=other.where[key], hint=hint))
+                if key == "model":
+                    hint = (
+                        "Several models are services: leave out [head] and [workers], and each group that "
+                        "sets model= serves it (docs/services.md)."
+                    )
+                where = other.where[key]
+                errors.setdefault((key, where), InputError(what, where=where, hint=hint))
+    wrong += errors.values()
     return first
 
 

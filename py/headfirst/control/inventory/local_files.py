@@ -8,16 +8,29 @@ import stat
 from pathlib import Path
 
 from headfirst.common.errors import InputError
+from headfirst.decide.cluster.settings import PREFIX, ClusterSettings
 from headfirst.decide.cluster.types import Cluster
 
 
 def local_file(cluster: Cluster, named: str) -> Path:
     """The absolute path of the file that a setting names; a relative one starts at the inventory's folder."""
-    inventory = cluster.inventories[0].absolute()
+    return _beside(cluster.inventories[0].absolute(), named)
+
+
+def _beside(inventory: Path, named: str) -> Path:
     path = Path(named)
     with contextlib.suppress(RuntimeError):  # no user of this name: there is no such file
         path = path.expanduser()
     return (inventory if inventory.is_dir() else inventory.parent) / path
+
+
+def missing_bundle(settings: ClusterSettings, inventory: Path, where: str | None) -> InputError | None:
+    """The refusal of a bundle that is no file."""
+    paths = [_beside(inventory, name) for name in settings.bundle]
+    if missing := next((path for path in paths if not path.is_file()), None):
+        hint = f"Another program's? Write the settings of Headfirst as {PREFIX}NAME, or: -e bundle="
+        return InputError(f"bundle: no such file: {missing}", where=where, hint=hint)
+    return None
 
 
 def private_file(path: Path, setting: str, where: str | None, most: int, what: str) -> bytes:

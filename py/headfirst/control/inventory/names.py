@@ -150,6 +150,7 @@ def judged(
         elif prefix and name in SETTING_NAMES:
             what = f"{name} is ignored: settings here start with {prefix}"
             if name in _PROTECTING or where == EXTRA:
+                what = f"{name} would be ignored: settings here start with {prefix}"
                 answer = f"Write {prefix}{name}; for another program's, {prefix}own_variables={name}."
             elif name not in used:
                 notes.setdefault(name, f"{where}: {what} ({prefix}{name})")

@@ -34,14 +34,14 @@ def get(name: str, version: str | None = None, *, where: str | None = None) -> E
     if name not in names():
         near = difflib.get_close_matches(name, names(), n=1)
         hint = f"Did you mean {near[0]}?" if near else f"Known engines: {', '.join(names())}."
-        raise InputError(f"Unknown engine {name!r}.", where=where, hint=hint)
+        raise InputError(f"Unknown engine {name!r}", where=where, hint=hint)
     supported = _supported(name)
     if version is None:
         return supported[0]
     engine = next((engine for engine in supported if engine.version == version), None)
     if engine is None:
         raise InputError(
-            f"{supported[0].title} {version} is not supported.",
+            f"{supported[0].title} {version} is not supported",
             where=where,
             hint=f"Supported versions: {', '.join(versions(name))}.",
         )
