@@ -109,6 +109,13 @@ def test_the_publishers_own_copy_is_before_one_that_was_quantised_again() -> Non
     assert catalogue.publisher("somebody/else") == "somebody"
 
 
+@pytest.mark.parametrize(("gpu", "first"), [("H100-80G", "FP8"), ("B200-180G", "NVFP4")])
+def test_nvfp4_is_first_only_where_the_gpu_computes_in_it(gpu: str, first: str) -> None:
+    """Other GPUs unpack it: of these the smaller model in FP8 is before it."""
+    ids = ("nvidia/GLM-5.1-NVFP4", "zai-org/GLM-4.6-FP8")
+    assert offered([model(id) for id in ids], fleet(gpu, 1)).offers[0].precision == first
+
+
 def test_the_most_precise_copy_of_a_model_is_first() -> None:
     half = model("Qwen/QwQ-32B").model_copy(update={"id": "Qwen/QwQ-32B-Half", "dtype": "int8"})
     both = offered([half, model("Qwen/QwQ-32B")], fleet("H200-141G", 1))
@@ -411,7 +418,7 @@ def test_the_command_lists_models_and_lines() -> None:
     found = Models.model_validate(json.loads(result.stdout))
     assert len(found.offers) + len(found.refused) == len(catalogue.ids())
     assert all(one.weights_seconds > 0 for one in found.offers)
-    table = CliRunner().invoke(app, ["models", inventory], env={"COLUMNS": "160"})
+    table = CliRunner().invoke(app, ["models", inventory, "--all"], env={"COLUMNS": "160"})
     assert "deepseek-ai/DeepSeek-R1 " in table.output
     assert f"write under [all:vars]:\n  model={found.offers[0].model}\n" in table.output
 

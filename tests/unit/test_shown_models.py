@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from command import deploy
-from headfirst.control.cli.shown.models import print_models
+from headfirst.control.cli.shown.models import SHOWN, print_models
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
-from headfirst.decide.plan.sizing.models import Models, Offer, Refusal
+from headfirst.decide.plan.sizing.models import Models, Offer, Refusal, group_of
 from headfirst.decide.plan.sizing.sizes import Fleet
 from trials import offered
 
@@ -39,8 +39,8 @@ def name(offer: Offer) -> str:
     return f"{offer.model} (images)" if offer.task == "vision" else offer.model
 
 
-def printed(models: Models, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    print_models(models)
+def printed(models: Models, capsys: pytest.CaptureFixture[str], *, whole: bool = True) -> list[str]:
+    print_models(models, whole=whole)
     return capsys.readouterr().out.splitlines()
 
 
@@ -112,6 +112,23 @@ def test_the_lines_come_last_and_refusals_are_by_reason(
     below = lines[lines.index("3 models are not served, by reason:") + 1 :]
     assert below[:2] == [f"It needs 2 nodes: {ids[1]}", f"It needs 12 nodes: {ids[0]}, {ids[2]}"]
     assert lines[-1].startswith("The lines of another model")
+
+
+def test_the_best_of_each_task_are_on_two_screens(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the whole catalogue."""
+    monkeypatch.setenv("COLUMNS", "80")
+    models = surveyed("H100-80G", catalogue.ids())
+    lines = printed(models, capsys, whole=False)
+    assert len(lines) <= 2 * 50
+    kinds = [group_of(offer.task) for offer in models.offers]
+    for kind in dict.fromkeys(kinds):
+        table = lines[lines.index(f"{kind}:") + 1 :]
+        assert table[0] == name(models.offers[kinds.index(kind)])
+    left_out = f"{kinds.count('chat') - SHOWN} more for chat: deploy models INVENTORY --all"
+    assert left_out in lines
+    assert f"{len(models.refused)} models are not served: --all has the reasons." in lines
 
 
 HOSTS = "[head]\nn1 ansible_host=192.0.2.1\n[all:vars]\ngpus=8\ngpu=H100-80G\n"

@@ -255,10 +255,13 @@ def models(
         Literal["modelscope", "huggingface"] | None,
         typer.Option("--model-source", help="With --refresh: the hub. Default: the inventory's."),
     ] = None,
+    whole: Annotated[
+        bool, typer.Option("--all", help="Every model, and why others are not served; without it the best.")
+    ] = False,
     probe: Probe = False,
     nodes: Nodes = None,
 ) -> None:
-    """List every model of the catalogue that these GPUs can serve, the best first. Needs no SSH.
+    """List the models of the catalogue that these GPUs can serve, the best first. Needs no SSH.
 
     Each with precision, layout, replicas, tokens of KV cache, time for the weights, and the inventory lines.
     """
@@ -289,7 +292,7 @@ def models(
     else:
         from headfirst.control.cli.shown.models import print_models
 
-        print_models(survey)
+        print_models(survey, whole=whole)
 
 
 def _refresh(run: RunOptions, output: Output, ids: list[str], source: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
 from rich.markup import escape
 
@@ -11,26 +12,30 @@ from headfirst.control.cli.shown.plan import about, counted
 from headfirst.control.terminal import Terminal, wrapped
 from headfirst.decide.plan.sizing.models import ORDER, Models, Offer, Refusal, group_of
 
+SHOWN = 6  # of a task
 _NUMBERS = ("size", "nodes", "replicas", "KV tokens", "weights")
 
 
-def print_models(survey: Models) -> None:
-    """Print one row a model, what cannot be served, and last the lines of the first model."""
+def print_models(survey: Models, *, whole: bool) -> None:
+    """Print one row a model, and last the lines of the first model. Without `whole` the first of each task;
+    with it what cannot be served, too.
+    """
     console = Terminal(highlight=False)
     console.print(
         f"{counted(survey.nodes, 'node')} × {survey.gpus_per_node} {escape(survey.gpu)}, "
         f"{survey.engine} {survey.engine_version}"
     )
     if survey.offers:
-        for line in _table(survey.offers, console.width):
+        for line in _table(survey.offers, console.width, len(survey.offers) if whole else SHOWN):
             console.print(escape(line), soft_wrap=True)
         console.print()
         _wrapped(console, f"The order: {ORDER}.")
     else:
         console.print("No model of the catalogue can be served there.")
     if survey.refused:
-        console.print(f"\n{len(survey.refused)} models are not served, by reason:")
-    for reason, models in _by_reason(survey.refused).items():
+        reasons = ", by reason:" if whole else ": --all has the reasons."
+        console.print(f"\n{len(survey.refused)} models are not served{reasons}")
+    for reason, models in _by_reason(survey.refused if whole else []).items():
         _wrapped(console, f"{reason.rstrip('.')}: {', '.join(models)}")
     if survey.offers:
         _print_first(console, survey.offers[0])
@@ -61,27 +66,32 @@ def _wrapped(console: Terminal, text: str) -> None:
     console.print(escape(wrapped(text, console.width)), soft_wrap=True)
 
 
-def _table(offers: list[Offer], width: int) -> Iterator[str]:
-    """Lines of a row a model, task by task; where they do not fit, the id has a line of its own, so that it
-    stays whole."""
+def _table(offers: list[Offer], width: int, most: int) -> Iterator[str]:
+    """Lines of a row a model, task by task, and of each task `most`; where they do not fit, the id has a line
+    of its own, so that it stays whole."""
+    tasks = [(group, list(each)) for group, each in groupby(offers, lambda offer: group_of(offer.task))]
     titles = ("model", "precision", "size", "released", "layout", *_NUMBERS[1:])
-    rows = [titles, *((_name(offer), *_cells(offer)) for offer in offers)]
+    groups = [(group, [(_name(each), *_cells(each)) for each in of[:most]], len(of)) for group, of in tasks]
+    rows = [titles, *(row for _, shown, _ in groups for row in shown)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     several = sum(widths) + 2 * (len(widths) - 1) > width
-    group = ""
-    for row, offer in zip(rows, [None, *offers], strict=True):
-        if offer and (tasks := group_of(offer.task)) != group:
-            group = tasks
-            yield f"{group}:"
+
+    def lines(row: tuple[str, ...]) -> list[str]:
         cells = [
             cell.rjust(size) if title in _NUMBERS else cell.ljust(size)
             for title, cell, size in zip(titles, row, widths, strict=True)
         ]
         if several:
-            yield row[0]
-            yield " " + " ".join(cells[1:]).rstrip()
-        else:
-            yield "  ".join(cells).rstrip()
+            return [row[0], " " + " ".join(cells[1:]).rstrip()]
+        return ["  ".join(cells).rstrip()]
+
+    yield from lines(titles)
+    for group, shown, count in groups:
+        yield f"{group}:"
+        for row in shown:
+            yield from lines(row)
+        if count > most:
+            yield f"{count - most} more for {group}: deploy models INVENTORY --all"
 
 
 def _name(offer: Offer) -> str:

@@ -1,6 +1,7 @@
 """Which models a fleet of GPUs can serve, best first. A pure calculation.
 
-The order is `ORDER`: the task; whether the KV cache holds one long request; size and age together, where a
+The order is `ORDER`: the task; whether the KV cache holds one long request; whether the GPUs compute in the
+precision, where NVFP4 is unpacked before Blackwell; size and age together, where a
 model that is a year newer counts as one of twice the parameters; of one model the copy with 16, 8, then 4
 bits a parameter, since precision is lost with fewer; the publisher's own before one of somebody else, who has
 quantised it once more; then the most replicas; then the id.
@@ -29,9 +30,11 @@ from headfirst.decide.plan.types import Fit
 from headfirst.decide.plan.weights import precision
 
 ORDER = (
-    "the task, then a KV cache for a long request, then parameters and age (a year newer counts as twice the "
-    "parameters), then precision, then the publisher's own copy, then replicas"
+    "the task, then a KV cache for a long request, then NVFP4 last where the GPUs do not compute in it, then "
+    "parameters and age (a year newer counts as twice the parameters), then precision, then the publisher's "
+    "own copy, then replicas"
 )
+_BLACKWELL = (10, 0)  # the first compute capability with NVFP4
 _NEXT_WIDTH = 0.75  # of a width: scales and parts that are not quantised make checkpoints larger
 
 
@@ -104,6 +107,7 @@ def survey(
     may refuse it; `base` are settings of each offer, after the model.
     """
     offers: list[Offer] = []
+    unpacked: set[str] = set()
     refused: list[Refusal] = []
     for checkpoint in checkpoints:
         its = families.task(checkpoint)
@@ -117,6 +121,8 @@ def survey(
             refused.append(Refusal(model=checkpoint.id, task=its, reason=error.what))
             continue
         tokens = fit.kv_tokens_of_replica or 0
+        if (stored := checkpoint.quantization) and "nvfp4" in stored.schemes and fleet.gpu.lacks(_BLACKWELL):
+            unpacked.add(checkpoint.id)
         offers.append(
             Offer(
                 model=checkpoint.id,
@@ -140,7 +146,7 @@ def survey(
                 lines=lines(chosen),
             )
         )
-    offers.sort(key=_order)
+    offers.sort(key=lambda offer: _order(offer, unpacked=offer.model in unpacked))
     return Models(
         gpu=fleet.gpu.name,
         nodes=fleet.nodes,
@@ -207,11 +213,12 @@ def group_of(task: Task) -> str:
     return "chat" if task == "vision" else task
 
 
-def _order(offer: Offer) -> tuple[int, bool, float, int, bool, int, str]:
+def _order(offer: Offer, *, unpacked: bool) -> tuple[int, bool, bool, float, int, bool, int, str]:
     quality = log2(offer.parameters) + releases.year(offer.released)
     bits = 8 * offer.weight_bytes / offer.parameters
     width = next((width for width in (16, 8) if bits > _NEXT_WIDTH * width), 4)
     copied = catalogue.publisher(offer.model) != offer.model.partition("/")[0]
     groups = list(dict.fromkeys(map(group_of, get_args(Task))))
     group = groups.index(group_of(offer.task))
-    return (group, not offer.long_request, -quality, -width, copied, -offer.replicas, offer.model)
+    short = not offer.long_request
+    return (group, short, unpacked, -quality, -width, copied, -offer.replicas, offer.model)
