@@ -74,8 +74,9 @@ def test_without_options_a_run_is_that_of_its_defaults() -> None:
 
 
 def test_an_inventory_is_required_but_for_the_option_that_needs_none() -> None:
-    with pytest.raises(InputError, match="no inventory is named"):
-        call()
+    with pytest.raises(InputError, match="no inventory is named") as refused:
+        call(unless="quick")
+    assert refused.value.hint == "For example: deploy hosts cluster.ini. Without an inventory: --quick"
     assert call("--quick", unless="quick")["run"].inventories == []
     assert call("a.ini", "-i", "b.ini", inventory="alone")["code"] == 2
     assert call(inventory="required")["code"] == 2

@@ -148,6 +148,9 @@ def test_standard_input_and_exit_codes(monkeypatch: pytest.MonkeyPatch, tmp_path
     done = CliRunner().invoke(app, ["diagnose", "--log", str(starting)])
     assert done.exit_code == 3
     assert "loading weights" in done.output
+    starting.write_text("hello\n")
+    done = CliRunner().invoke(app, ["diagnose", "--log", str(starting)])
+    assert "1 line, no known step" in done.output
 
 
 def test_a_rank_that_waits_for_the_others(tmp_path: Path) -> None:

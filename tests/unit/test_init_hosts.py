@@ -15,6 +15,7 @@ from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.cli import init as init_verb
 from headfirst.control.cli.app import app
 from headfirst.control.deployment.hosts.probe import lacks_facts, with_facts
+from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.verbs import init
 from headfirst.control.deployment.verbs.init import describe
 from headfirst.control.inventory import template
@@ -94,6 +95,21 @@ def test_hosts_without_gpus_compute_on_cores(monkeypatch: pytest.MonkeyPatch, tm
     cluster = load([path], ["model=/any"])
     assert cluster.services[0].settings.engine_device == "cpu"
     assert "no NVIDIA GPU" in path.read_text()
+    # Without another look at the host.
+    assert prepare([path], ["model=Qwen/Qwen3-0.6B"], probe=False).plan.services[0].device == "cpu"
+
+
+def test_a_gpu_that_a_flag_names_is_not_replaced_by_cores(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The driver is not installed yet."""
+    ask_recorded(monkeypatch, ["cpu-only"], tmp_path)
+    path = tmp_path / "found.ini"
+    words = ["--hosts", "n1=192.168.5.4", "--gpu", "H100-80G"]
+    result = CliRunner().invoke(app, ["init", str(path), *words])
+    assert result.exit_code == 0, result.output
+    cluster = load([path], ["model=/any"])
+    assert (cluster.services[0].settings.engine_device, cluster.head.cpu_cores) == ("cuda", None)
 
 
 def test_a_flag_wins_over_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

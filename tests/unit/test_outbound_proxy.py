@@ -19,6 +19,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.headfirst.serving.plugins.modules import apt_key_file
 from headfirst.collection import collection_root
 from headfirst.common.errors import InputError
+from headfirst.control.cli.shown.plan import print_plan
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
@@ -120,6 +121,11 @@ def test_everything_of_the_cluster_is_reached_directly(tmp_path: Path) -> None:
         assert each.no_proxy[:5] == [".example.com", "192.0.2.99", "localhost", "127.0.0.1", "::1"]
         assert {"10.0.0.1", "10.1.0.1", "192.0.2.1", "n1", "10.0.0.2", "10.1.0.2"} <= set(each.no_proxy)
         assert {"10.0.0.3", "n3.example.org", "n3"} <= set(each.no_proxy)
+
+
+def test_one_proxy_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(prepared(tmp_path, f"http_proxy={PROXY}").plan)
+    assert f"outgoing requests through {PROXY}; directly:" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_host_has_its_own_proxy_or_none(tmp_path: Path) -> None:

@@ -153,6 +153,12 @@ def test_commands_are_asked_for(tmp_path: Path) -> None:
     path = fourteen(tmp_path)
     output = run(path).output
     assert "docker run" not in output.rpartition("\nCommands: ")[0]
+    alone = tmp_path / "alone.ini"
+    alone.write_text(
+        "[head]\nn1 ansible_host=192.0.2.1 gpus=8 gpu=H100-80G\n[all:vars]\nmodel=Qwen/Qwen3-8B\n"
+    )
+    explained = "A command that is like an earlier one"
+    assert explained in run(path, "--commands").output and explained not in run(alone, "--commands").output
     assert f"deploy plan {path} --commands" in output and "--json" in output.splitlines()[-1]
     for option in ("--json", "--svg"):
         assert isinstance(run(path, "--commands", option).exception, InputError)

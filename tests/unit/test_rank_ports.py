@@ -114,7 +114,10 @@ def test_a_host_that_cannot_keeps_the_list_and_the_containers(
     assert "cgroup_parent" not in node.container.module_spec()
     reason = plan.rank_ports[0].reason
     if obstacle is None:
-        assert reason.endswith("--probe reads whether the host can close all of them to other hosts")
+        assert reason == (
+            "ports of ranks: whether the host can close all of them to other hosts is not known. "
+            "`deploy plan --probe` reads it"
+        )
     elif obstacle == "no-rules":
         assert f": 5000, 32768-60999 stay open to everybody: {OBSTACLES[obstacle]}. Next: " in reason
     else:

@@ -118,7 +118,7 @@ def print_diagnosis(diagnosis: Diagnosis, inventory: str, console: Console) -> N
     else:
         console.print("[bold yellow]Not ready, and no failure found.[/] It may still be starting:")
         for node in diagnosis.nodes:
-            doing = node.doing or "no word"
+            doing = node.doing or "no known step"
             console.print(f"  rank {node.rank} on {escape(f'{node.host}: {node.state}, {doing}')}")
     for node in diagnosis.nodes:
         if node.problem:

@@ -179,7 +179,8 @@ def verb(
             values: dict[str, Any] = {}
             if inventory != "none":
                 passwords.accept(given)
-                values["run"] = _run_options(given, required=not (unless and given[unless]))
+                hint = f"For example: {example}" + (f". Without an inventory: --{unless}" if unless else "")
+                values["run"] = _run_options(given, "" if unless and given[unless] else hint)
             values["output"] = Output(given.pop("json", False), given.pop("plain", False))
             values = {name: value for name, value in values.items() if name in _signature(function)}
             function(**values, **given)
@@ -283,12 +284,12 @@ def _parameter(name: str, kind: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _run_options(given: dict[str, Any], *, required: bool) -> RunOptions:
-    """The shared options, taken out of `given`."""
+def _run_options(given: dict[str, Any], hint: str) -> RunOptions:
+    """The shared options, taken out of `given`. With `hint` InputError where no inventory is named."""
     argument, more = given.pop("inventory"), given.pop("inventories", None)
     inventories = [*([argument] if argument else []), *(more or [])]
-    if required and not inventories:
-        raise InputError("no inventory is named", hint="For example: deploy plan cluster.ini")
+    if hint and not inventories:
+        raise InputError("no inventory is named", hint=hint)
     paths, signers, unsigned, older = (given.pop(name, None) for name in _OF_A_BUNDLE)
     return RunOptions(
         inventories,

@@ -44,7 +44,7 @@ def settings_variables() -> tuple[Variable, ...]:
 
 
 def find(word: str, *, roles: bool = False) -> list[Variable]:
-    """Settings with this word in name or meaning, then the roles' variables; in each, names come first.
+    """Settings with this word in name, default or meaning, then the roles' variables; names come first.
 
     "" finds all settings, and the roles' variables only with `roles`.
     """
@@ -52,7 +52,8 @@ def find(word: str, *, roles: bool = False) -> list[Variable]:
     for known in (settings_variables(), role_variables() if roles or word else ()):
         named = [variable for variable in known if word in variable.name.lower()]
         matches += named
-        matches += [each for each in known if each not in named and word in each.description.lower()]
+        meanings = {each: f"{each.default} {each.description}".lower() for each in known}
+        matches += [each for each in known if each not in named and word in meanings[each]]
     return matches
 
 

@@ -309,8 +309,9 @@ class ServiceSettings(BaseModel):
     )
     parsers: Literal["auto", "none"] | None = Field(
         None,
-        description="`auto`: the engine's parsers of reasoning and tool calls for this model. Default: "
-        "`auto`; a service that runs without them stays as it is until `parsers` is written.",
+        description="`auto`: the engine's parsers of reasoning and tool calls for this model, which coding "
+        "agents need. Default: `auto`; a service that runs without them stays as it is until `parsers` is "
+        "written.",
     )
     adapters: Adapters = Field(
         default_factory=dict,
@@ -401,7 +402,10 @@ class ServiceSettings(BaseModel):
         "registry", description="`build` makes the CPU image from Debian and PyPI packages on this machine."
     )
     engine_image_tarball: Text | None = Field(None, description="`docker save` file on this machine.")
-    engine_args: Words = Field(default_factory=list, description="More engine flags, as on a command line.")
+    engine_args: Words = Field(
+        default_factory=list,
+        description="More engine flags, as on a command line: the longest context, for example.",
+    )
     engine_env: EngineEnvironment = Field(
         default_factory=dict, description="More environment for every rank: `A=1 B=2`."
     )

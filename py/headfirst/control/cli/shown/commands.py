@@ -13,17 +13,19 @@ from headfirst.decide.render.docker_run import option_lines
 
 _WORKER = " worker"  # whose first is as rank 0
 _MARKS = (
-    "Of a command that is as another one: lines with - are left out, those with + are in their place or "
-    "after the line without a mark."
+    "A command that is like an earlier one has only the lines that differ: leave out those with -, and write "
+    "those with + in their place, or after the line without a mark."
 )
 
 
 def print_commands(console: Terminal, plan: Plan, shows: Callable[[str], bool]) -> None:
     """Those of the hosts that are shown. Of those that are alike, the first is whole."""
-    console.print()
-    console.paragraph(_MARKS)
+    commands = [command for command in _commands(plan) if shows(command[1])]
+    if len({alike.removesuffix(_WORKER) for _, _, alike, _ in commands}) < len(commands):
+        console.print()
+        console.paragraph(_MARKS)
     first: dict[str, tuple[str, list[str]]] = {}
-    for name, host, alike, lines in (command for command in _commands(plan) if shows(command[1])):
+    for name, host, alike, lines in commands:
         known = first.get(alike) or first.get(alike.removesuffix(_WORKER))
         first.setdefault(alike, (name, lines))
         title = f"# {name} on {host}" + (f": as {known[0]}" if known else "")

@@ -92,8 +92,8 @@ def _print_nodes(console: Terminal, plan: Plan, shows: Callable[[str], bool]) ->
 def _outbound(its: Outbound) -> str:
     """What leaves the cluster through proxies."""
     login = ", with a login" if its.has_login else ""
-    proxies = f"{its.https_proxy} (http: {its.http_proxy or 'none'}){login}"
-    return f"outgoing requests through {proxies}; directly: {', '.join(its.no_proxy)}"
+    http = "" if its.http_proxy == its.https_proxy else f" (http: {its.http_proxy or 'none'})"
+    return f"outgoing requests through {its.https_proxy}{http}{login}; directly: {', '.join(its.no_proxy)}"
 
 
 def _rows(plan: Plan) -> Iterator[_Row]:

@@ -196,7 +196,10 @@ def probed(answers: Answers, path: Path) -> Answers:
     with _candidate(render_inventory(answers, path), path) as candidate:
         cluster = probe_hosts(load([candidate], needs_model=False), ())
     described = describe(cluster, answers.hosts)
-    return replace(answers, hosts=described.hosts, common={**described.common, **answers.common})
+    common = {**described.common, **answers.common}
+    if "gpu" in answers.common:  # it may have no driver yet
+        common = {name: value for name, value in common.items() if name not in ("engine_device", "cpu_cores")}
+    return replace(answers, hosts=described.hosts, common=common)
 
 
 def describe(cluster: Cluster, addresses: Sequence[HostAddress]) -> ProbedHosts:
@@ -232,6 +235,8 @@ def _values(host: Host, chosen: NodeNetwork, *, cuda: bool, connected: bool) -> 
         values["gpus"] = str(host.gpus or 0)
         if host.gpu and (name := _gpu_name(host.gpu)):
             values["gpu"] = name
+    elif host.cores:
+        values["cpu_cores"] = f"0-{host.cores - 1}"
     if connected and chosen.nic:
         values["nic"] = chosen.nic
     if connected and cuda and (chosen.hca or not devices.may_do_rdma(host)):

@@ -124,7 +124,8 @@ def _addresses(host: Host) -> list[str]:
 
 def _reason(host: Host, served: Sequence[int], closed: Sequence[str], exposed: Sequence[str]) -> str:
     if host.firewall and host.cgroup_obstacle is None:
-        return "ports of ranks: --probe reads whether the host can close all of them to other hosts"
+        unknown = "whether the host can close all of them to other hosts is not known"
+        return f"ports of ranks: {unknown}. `deploy plan --probe` reads it"
     if host.firewall and not host.cgroup_obstacle:
         but = f", but {', '.join(map(str, sorted(set(served))))} (API)" if served else ""
         return f"ports of ranks: all{but} are closed to other hosts, by the cgroup {SLICE}"
