@@ -12,10 +12,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import agents_site
+import httpx
 import pytest
 from documented import ROOT, section
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, share_dir
@@ -145,10 +149,9 @@ def test_deploy_test_passes(service: Service, inventory: Path) -> None:
 
 
 def test_the_openai_client(desk: Desk) -> None:
-    printed = desk.run(sys.executable, "-c", text("OpenAI client", "python"))
-    assert 'call: get_weather {"city": "Paris"}' in printed
-    assert "thought: get_weather knows it." in printed
-    assert "answer: Done. The tool has answered." in " ".join(printed.split())
+    printed = " ".join(desk.run(sys.executable, "-c", text("OpenAI client", "python")).split())
+    assert 'thought: get_weather knows it. call: get_weather {"city": "Paris"}' in printed
+    assert "answer: Done. The tool has answered." in printed
 
 
 @pytest.mark.parametrize("client", ["opencode", "Qwen Code", "Cline"])
@@ -158,3 +161,37 @@ def test_a_coding_agent_calls_its_tool(client: str, desk: Desk) -> None:
     printed = desk.run("bash", "-euc", text(client, "sh"))
     assert (desk.project / "hello.txt").read_text() == "hello\n", printed
     assert "Done. The tool has answered." in printed
+
+
+def test_the_chat_page_calls_a_tool(service: Service) -> None:
+    """As its page does: the answer of the model comes into a saved chat."""
+    question = "What is the weather in Paris right now? Use the tool get_weather."
+    login = {"email": service.email, "password": service.password}
+    tool = {"id": "weather", "name": "Weather", "content": text("Open WebUI's tools", "python"), "meta": {}}
+    asked, answer = str(uuid.uuid4()), str(uuid.uuid4())
+    request = {
+        "model": service.model,
+        "stream": True,
+        "messages": [{"role": "user", "content": question}],
+        "tool_ids": [tool["id"]],
+        "session_id": "test",
+        "parent_id": None,
+        "id": answer,
+        "user_message": {"id": asked, "role": "user", "content": question, "parentId": None},
+    }
+    with httpx.Client(base_url=service.url, timeout=120, trust_env=False) as page:
+        token = page.post("/api/v1/auths/signin", json=login).raise_for_status().json()["token"]
+        page.headers["Authorization"] = f"Bearer {token}"
+        page.post("/api/v1/tools/create", json=tool).raise_for_status()
+        chat = page.post("/api/chat/completions", json=request).raise_for_status().json()["chat_id"]
+        end = time.monotonic() + LONGEST_S
+        message: dict[str, Any] = {}
+        while not message.get("done"):
+            assert time.monotonic() < end, message
+            time.sleep(1)
+            saved = page.get(f"/api/v1/chats/{chat}").raise_for_status().json()["chat"]
+            message = saved["history"]["messages"][answer]
+    steps = {step["type"]: step for step in message["output"]}
+    assert json.loads(steps["function_call"]["arguments"]) == {"city": "Paris"}
+    assert "rain in Paris" in json.dumps(steps["function_call_output"]["output"])
+    assert "Done. The tool has answered." in json.dumps(steps["message"]["content"])

@@ -232,7 +232,7 @@ def test_every_source_is_reached_through_the_proxy(campus: Campus) -> None:
     files = [target for _, target in requests if target.startswith(f"{campus.hub.url}/cdn/")]  # the hub
     assert files and all(".safetensors" in target for target in files)
     for node in NODES:
-        served = f"/var/lib/headfirst/models/{MODEL.rpartition('/')[2]}/config.json"
+        served = f"/var/lib/headfirst/models/{MODEL.rpartition('/')[2]}-bf16/config.json"
         there = f"test -f {served} && docker image inspect {campus.registry}/tiny:1"
         assert campus.run(node, there).returncode == 0
 
