@@ -297,9 +297,10 @@ def _asked(request: BundleRequest | None, cluster: Cluster) -> BundleRequest:
     """
     named = cluster.settings.bundle_signers
     paths = [local_file(cluster, path) for path in cluster.settings.bundle]
-    where, inventory = cluster.given.get("bundle"), cluster.inventories[0]
-    if request is None and (missing := missing_bundle(cluster.settings, inventory, where)):
-        raise missing
+    if request is None:
+        inventory, where = cluster.inventories[0], cluster.given.get("bundle")
+        if missing := missing_bundle(cluster.settings, inventory, where):
+            raise missing
     asked = request or BundleRequest(paths, unsigned=named == "none")
     if asked.signers or asked.unsigned or named in (None, "none"):
         return asked
