@@ -28,7 +28,7 @@ class Scheme:
     `kind` is `type` of compressed-tensors; `stored` has the weights first. A scale covers `group` weights of
     a row where the scheme fixes that, with `by_row` as many as the config gives or a row, else a matrix.
     `methods` are values of quant_method that mean this scheme and no other; `packers` are those whose files
-    have this layout, of a scheme with several.
+    have this layout, of a scheme with several. GPUs below the compute capability `units` unpack the weights.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Scheme:
     by_row: bool = False
     methods: tuple[str, ...] = ()
     packers: tuple[str, ...] = ()
+    units: tuple[int, int] = (0, 0)
 
     @property
     def bits(self) -> int:
@@ -104,6 +105,7 @@ SCHEMES = (
         # Two FP32 scales a tensor: of the groups' scales, and of activations.
         (Stored("U8", 4, "weight"), Stored("F8_E4M3", 8, "scale"), Stored("F32", 64, "tensor")),
         group=16,
+        units=(10, 0),  # Blackwell
     ),
     Scheme(
         "mxfp4",

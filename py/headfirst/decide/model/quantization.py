@@ -63,6 +63,11 @@ class Quantization(BaseModel):
         """The precision for people: INT4, FP8+NVFP4; the method where no scheme is known."""
         return "+".join(self.schemes).upper() or self.method.upper()
 
+    @property
+    def units(self) -> tuple[int, int]:
+        """The lowest compute capability that computes in every scheme."""
+        return max((row.units for row in schemes.SCHEMES if row.name in self.schemes), default=(0, 0))
+
     def __str__(self) -> str:
         names = " and ".join(self.schemes)
         return names or self.method if self.method in self.schemes or not names else f"{self.method} {names}"

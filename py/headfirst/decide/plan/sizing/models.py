@@ -34,7 +34,6 @@ ORDER = (
     "parameters and age (a year newer counts as twice the parameters), then precision, then the publisher's "
     "own copy, then replicas"
 )
-_BLACKWELL = (10, 0)  # the first compute capability with NVFP4
 _NEXT_WIDTH = 0.75  # of a width: scales and parts that are not quantised make checkpoints larger
 
 
@@ -121,7 +120,7 @@ def survey(
             refused.append(Refusal(model=checkpoint.id, task=its, reason=error.what))
             continue
         tokens = fit.kv_tokens_of_replica or 0
-        if (stored := checkpoint.quantization) and "nvfp4" in stored.schemes and fleet.gpu.lacks(_BLACKWELL):
+        if (stored := checkpoint.quantization) and fleet.gpu.lacks(stored.units):
             unpacked.add(checkpoint.id)
         offers.append(
             Offer(
