@@ -14,7 +14,7 @@ from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import slurm, slurm_steps
 from rendering import HEADER, ODD, Programs, model_in, planned, put, with_words
 
-ADDRESSES = ["192.0.2.21", "192.0.2.22"]
+ADDRESSES = ["127.0.0.21", "127.0.0.22"]
 # Runs the command once for each task, with the same input, as srun does; ends when one fails.
 SRUN = """\
 first=0
@@ -31,7 +31,7 @@ for task in $(seq 0 $((TASKS - 1))); do
   printf '%s' "${input%x}" | "$@" || exit
 done
 """
-IP = 'echo "2: $6 inet 192.0.2.2$((SLURM_PROCID + 1))/24 brd 192.0.2.255 scope global $6"\n'
+IP = 'echo "2: $6 inet 127.0.0.2$((SLURM_PROCID + 1))/24 brd 127.0.0.255 scope global $6"\n'
 
 
 class Job:
@@ -74,7 +74,7 @@ def test_each_rank_is_that_of_the_plan(tmp_path: Path) -> None:
     job.programs.record("python3")
     code, out, error = job.run()
     assert code == 0, error
-    assert "head: 192.0.2.21" in out
+    assert "head: 127.0.0.21" in out
     started = job.programs.records("python3")
     (scheduled,) = plan.services[0].scheduled
     for number, (rank, (arguments, environment)) in enumerate(zip(scheduled.ranks, started, strict=True)):
@@ -245,8 +245,8 @@ def test_a_divided_service_is_one_job_with_its_router(tmp_path: Path) -> None:
     job.programs.record("python3", "exec /bin/sleep 2 >/dev/null 2>&1\n")
     code, out, error = job.run(tasks=4)
     assert code == 0, error
-    assert f"ready: http://192.0.2.21:{ServiceSettings().router_port}/v1" in out
-    hosts = [f"192.0.2.2{number}" for number in range(1, 5)]
+    assert f"ready: http://127.0.0.21:{ServiceSettings().router_port}/v1" in out
+    hosts = [f"127.0.0.2{number}" for number in range(1, 5)]
     sides = [hosts[:2], hosts[2:3], hosts[3:]]
     expected = []
     for scheduled, addresses in zip(service.scheduled, sides, strict=True):
@@ -280,7 +280,8 @@ def test_the_steps_of_a_divided_service_have_hosts_of_their_own(tmp_path: Path) 
     assert "#SBATCH --gres=gpu:8\n" in text
     assert "# By number in the job, hosts 0 to 1: prefill, host 2: decode, host 3: decode.\n" in text
     job.programs.record("python3")
-    assert job.run(tasks=4)[0] == 0
+    code, _, error = job.run(tasks=4)
+    assert code == 0, error
     steps = [words[: words.index("bash")] for words, _ in job.programs.records("srun")][1:]
     places = {
         tuple(word for word in words if word.startswith(("--nodes", "--ntasks", "--relative")))
@@ -318,7 +319,7 @@ def test_a_port_in_use_ends_the_job_before_the_start(
         port = server.getsockname()[1]
         job = Job(tmp_path, plan(tmp_path, f"{setting}={port}"))
         job.programs.record("python3")
-        job.programs.add("ip", IP.replace("192.0.2.2$((SLURM_PROCID + 1))", "127.0.0.1"))
+        job.programs.add("ip", IP.replace("127.0.0.2$((SLURM_PROCID + 1))", "127.0.0.1"))
         code, _, error = job.run(tasks=tasks)
     assert code == 1
     assert f"Port {port} of" in error
