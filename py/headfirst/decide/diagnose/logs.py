@@ -77,7 +77,7 @@ class LogFile:
             if short in self._harmless:
                 continue
             repeats = self._repeats.get(text, 0)
-            if repeats or _has_word(short) or _ERROR.search(short):
+            if repeats or _ERROR.search(short) or _has_word(short):
                 self._repeats[text] = repeats + 1
                 if repeats < _REPEATS:
                     self._keep(lines, index)
