@@ -77,10 +77,11 @@ class LogFile:
             if short in self._harmless:
                 continue
             repeats = self._repeats.get(text, 0)
-            if repeats or _ERROR.search(short) or _has_word(short):
+            error = _ERROR.search(short)
+            if repeats or error or _has_word(short):
                 self._repeats[text] = repeats + 1
                 if repeats < _REPEATS:
-                    self._keep(lines, index)
+                    self._keep(lines, index, _ABOVE if error else 0)
             elif len(short) <= _ALIKE_CHARS:
                 self._harmless.add(short)
         for seen in (self._harmless, self._repeats):
@@ -98,8 +99,7 @@ class LogFile:
             sources.setdefault(line.source, []).append((number, line))
         return sources
 
-    def _keep(self, lines: Sequence[bytes], index: int) -> None:
-        above = _ABOVE if _ERROR.search(lines[index].translate(_ALIKE)) else 0
+    def _keep(self, lines: Sequence[bytes], index: int, above: int) -> None:
         kept = self._first if len(self._first) < 2 * _KEPT else self._last
         for at in range(max(0, index - above), index + 1):
             kept.append((self.lines - len(self._above) + at + 1, lines[at]))
