@@ -32,7 +32,6 @@ _ALIKE = bytes(48 if chr(byte) in "123456789abcdefABCDEF" else byte for byte in 
 _REPEATS = 64  # of lines alike that are kept
 _MOST_ALIKE, _ALIKE_CHARS = 40_000, 500
 _LINE_BYTES = LINE_CHARS + 300  # with what Docker and others print before it
-_PART = 5  # bytes of a word that are looked up
 _ABOVE = 3  # lines above an error that explain it
 _KEPT = 5_000  # of a file the first ones, and the last ones
 _POSITION_S = 0.01  # between lines without a time, for the ranking
@@ -78,7 +77,7 @@ class LogFile:
                 continue
             repeats = self._repeats.get(text, 0)
             error = _ERROR.search(short)
-            if repeats or error or _has_word(short):
+            if repeats or error or any(map(short.__contains__, _alike_words())):
                 self._repeats[text] = repeats + 1
                 if repeats < _REPEATS:
                     self._keep(lines, index, _ABOVE if error else 0)
@@ -202,24 +201,6 @@ def _subject(name: str) -> Subject:
     engine = engines.get(name)
     log = _QuickProfile(**vars(profile(engine.log(), by_hand=True)))
     return replace(subject(engine, engine.readiness("chat")), log=log)
-
-
-def _has_word(text: bytes) -> bool:
-    """Whether a text as _ALIKE writes it has one of _alike_words."""
-    short, parts = _word_parts()
-    # Few texts have such a part, and that is one look at a set for each place.
-    found = not parts.isdisjoint([text[at : at + _PART] for at in range(len(text) - _PART + 1)])
-    return any(map(text.__contains__, _alike_words() if found else short))
-
-
-@cache
-def _word_parts() -> tuple[tuple[bytes, ...], frozenset[bytes]]:
-    """Those of _alike_words that are shorter than _PART, and of each other one the part with most letters."""
-    short = tuple(word for word in _alike_words() if len(word) < _PART)
-    parts = ([word[at : at + _PART] for at in range(len(word) - _PART + 1)] for word in _alike_words())
-    return short, frozenset(
-        max(each, key=lambda part: sum(byte not in b"0 ." for byte in part)) for each in parts if each
-    )
 
 
 @cache
