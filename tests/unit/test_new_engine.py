@@ -103,6 +103,6 @@ def test_an_engine_that_is_not_there_is_named(tmp_path: Path) -> None:
         planned(tmp_path)
     assert error.value.where == f"{tmp_path / 'stub.ini'}:7"
     assert error.value.hint == (
-        "Known engines: lmdeploy, sglang, vllm. For your own variable: start its name with my_, or list it in "
-        "own_variables. Or write every setting of Headfirst as headfirst_NAME: then no other name is one."
+        "Known engines: lmdeploy, sglang, vllm. For your own variable: start its name with my_, or list it "
+        "in own_variables. Or write every setting of Headfirst as headfirst_NAME: then no other name is one."
     )
