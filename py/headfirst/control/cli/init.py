@@ -127,18 +127,21 @@ def init(
     )
     if hosts or all(server.local for server in listed):
         found = probed(stated, path)
-        models = _answer("--model", question, names or (None if asks and not hosts else ""), "", _models)
+        models = _answer(question, names or (None if asks and not hosts else ""), "", _models)
         _finish(found, models, path, layout=layout is not False)
         return
+    needed = {"--user": user, "--gpus": gpus, "--gpu": gpu}
+    if not sys.stdin.isatty() and (missing := [flag for flag, value in needed.items() if value is None]):
+        raise InputError(f"there is no terminal to ask for {', '.join(missing)}", hint=f"Example: {_EXAMPLE}")
     earlier: Answers | None = None
     while True:
         answers = replace(
             stated,
             hosts=_hosts(host, earlier) if earlier else listed,
-            user=_answer("--user", "SSH user", user, (earlier and earlier.user) or "ubuntu", _word),
+            user=_answer("SSH user", user, (earlier and earlier.user) or "ubuntu", _word),
             common=_common(gpus, gpu, nic, hca, earlier),
         )
-        models = _answer("--model", question, names or (None if asks else ""), "", _models)
+        models = _answer(question, names or (None if asks else ""), "", _models)
         try:
             _finish(answers, models, path, layout=layout, asks=asks)
             return
@@ -198,10 +201,10 @@ def _common(
 ) -> dict[str, str]:
     """The variables of all hosts, from flags or answers."""
     before = earlier.common if earlier else {}
-    count = _answer("--gpus", "GPUs per server", str(gpus) if gpus else None, before.get("gpus", "8"), _count)
+    count = _answer("GPUs per server", str(gpus) if gpus else None, before.get("gpus", "8"), _count)
     common = {
         "gpus": str(count),
-        "gpu": _answer("--gpu", "GPU model", gpu, before.get("gpu", "A100-80G"), _gpu),
+        "gpu": _answer("GPU model", gpu, before.get("gpu", "A100-80G"), _gpu),
     }
     common |= {"nic": _word(nic)} if nic else {}
     return common | ({"hca": _word(hca.replace(" ", ""))} if hca else {})
@@ -236,17 +239,13 @@ def _hosts(given: list[str] | None, earlier: Answers | None) -> list[HostAddress
     places = [f"{server.name}={'localhost' if server.local else server.address}" for server in before]
     default = " ".join(places) or "localhost"
     question = f"Servers, the head first, separated by spaces (localhost: this machine, {this_machine()})"
-    return _answer("--host", question, " ".join(given) if given else None, default, parse)
+    return _answer(question, " ".join(given) if given else None, default, parse)
 
 
-def _answer(flag: str, question: str, given: object, default: str | None, check: Callable[[str], _T]) -> _T:
-    """The flag's value, or the first answer that `check` accepts."""
+def _answer(question: str, given: object, default: str | None, check: Callable[[str], _T]) -> _T:
+    """The value of a flag, or the first answer that `check` accepts."""
     if given is not None:
         return check(str(given))
-    if not sys.stdin.isatty():
-        raise InputError(
-            f"{flag} is missing, and there is no terminal for a prompt", hint=f"Example: {_EXAMPLE}"
-        )
     while True:
         try:
             return check(
