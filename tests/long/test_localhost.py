@@ -85,7 +85,7 @@ def test_the_verbs_of_a_running_service(machine: Pristine, inventory: str, up: s
     deploy(machine, f"test {inventory} --only 'chat.*'")
     deploy(machine, f"events {inventory}")
     deploy(machine, f"diagnose {inventory}")
-    deploy(machine, f"credentials {inventory}")
+    deploy(machine, f"credentials {inventory} --json")
 
 
 def test_a_second_run_changes_nothing(machine: Pristine, inventory: str, up: str) -> None:
