@@ -1,8 +1,8 @@
 """`deploy diagnose --log` of a large log, as a multiple of `grep -c Error`, and the memory that it needs.
 
-Usage: python benchmarks/logs.py [MEGABYTES]    (default 200, of each of three logs)
+Usage: python benchmarks/logs.py [MEGABYTES]    (default 200, of each of four logs)
 `serves`: an engine's reports and requests, with a failure in the middle; `prompts`: requests with their
-texts; `errors`: no two of its error lines are alike, the worst case.
+texts; `unlike` and `errors`: no two of its lines, or of its error lines, are alike.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import string
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,9 @@ def lines(kind: str) -> Iterator[str]:
             yield f"[loggers.py:248] Engine 000: throughput: {rate:.1f} tokens/s, KV usage: {usage:.1%}"
             yield f'10.0.0.{random.randrange(250)}:{random.randrange(9999)} - "POST /v1/completions" 200'
         text = " ".join(random.choices(WORDS, k=150 if kind == "prompts" else 8))
-        if kind == "errors":
+        if kind == "unlike":
+            yield f"[worker.py:7] {text} {''.join(random.choices(string.ascii_lowercase, k=40))}"
+        elif kind == "errors":
             yield f"[serving.py:9] ValueError: {text} {uuid.uuid4().hex}"
         else:
             yield f"[logger.py:42] Received request chatcmpl-{uuid.uuid4().hex}: prompt: '{text}'"
@@ -61,7 +64,7 @@ def seconds(*command: str | Path) -> float:
 def main() -> None:
     """Print a line a log."""
     size = int(sys.argv[1] if len(sys.argv) > 1 else 200) * 1_000_000
-    for kind in ("serves", "prompts", "errors"):
+    for kind in ("serves", "prompts", "unlike", "errors"):
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder) / f"{kind}.log"
             write(log, kind, size)

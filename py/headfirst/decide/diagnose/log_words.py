@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import chain
 from re import _constants as op  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
+from ahocorasick import Automaton
+
 _ESCAPED = '"\\<>&'  # by the JSON of Docker and journald
+
+
+def index_of(patterns: Sequence[re.Pattern[str]]) -> Automaton:
+    """Finds, in one pass over a text, the places in `patterns` of those that may match it.
+
+    `iter` yields pairs: where a word ends in the text, and a tuple of places in ascending order.
+    """
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, pattern in enumerate(patterns):
+        for word in words_of(pattern):
+            places[word].append(place)
+    index = Automaton()
+    for word, found in places.items():
+        index.add_word(word, tuple(found))
+    index.make_automaton()
+    return index
 
 
 @cache

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain
 
+from ahocorasick import Automaton
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import (
     LINE_CHARS,
     NEVER,
@@ -22,7 +24,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes i
 from headfirst.decide import engines
 from headfirst.decide.diagnose import decide
 from headfirst.decide.diagnose.log_lines import LogLine, log_line
-from headfirst.decide.diagnose.log_words import words_of
+from headfirst.decide.diagnose.log_words import index_of
 from headfirst.decide.diagnose.subject import Subject, subject
 from headfirst.decide.diagnose.types import Answer, Container, Diagnosis, Event, Node
 from headfirst.decide.scrub import without_tokens
@@ -30,25 +32,29 @@ from headfirst.decide.scrub import without_tokens
 # Lines that differ only in digits, and in letters that hexadecimal numbers have, count as alike.
 _ALIKE = bytes(48 if chr(byte) in "123456789abcdefABCDEF" else byte for byte in range(256))
 _REPEATS = 64  # of lines alike that are kept
-_MOST_ALIKE, _ALIKE_CHARS = 40_000, 500
+_MOST_ALIKE = 40_000
 _LINE_BYTES = LINE_CHARS + 300  # with what Docker and others print before it
 _ABOVE = 3  # lines above an error that explain it
 _KEPT = 5_000  # of a file the first ones, and the last ones
 _POSITION_S = 0.01  # between lines without a time, for the ranking
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
-# What any_error matches, the last as _ALIKE writes an error line of glog.
-_ERROR = re.compile(rb"rror|x00ption|wh0t\(\)|(?:^|[ |])0{5,9} 00:00:")
-
-# What a user has written follows, as _ALIKE writes it.
-_REQUEST = re.compile(rb"prompt: |G0n0r0t0R0qInput\(")
+_REQUEST = re.compile(r"prompt: |GenerateReqInput\(")  # what a user has written follows
+# What any_error matches: _ERROR, and an error line of glog.
+_ERROR = re.compile(r"rror|xception|what\(\)")
+_GLOG = re.compile(r"E\d{4,8} \d\d:\d\d:")
+_AT_REQUEST, _AT_ERROR = 0, 1  # their places in the index
 
 
 class _QuickProfile(Profile):
     def match(self, line: str) -> Rule | None:
         """As Profile.match."""
         text = self.plain(line)
-        rules = (rule for rule in self.rules if any(map(text.__contains__, words_of(rule.pattern))))
-        return next((rule for rule in rules if rule.pattern.search(text)), None)
+        places = sorted({place for _, places in self._places.iter(text) for place in places})
+        return next((self.rules[place] for place in places if self.rules[place].pattern.search(text)), None)
+
+    @cached_property
+    def _places(self) -> Automaton:
+        return index_of([rule.pattern for rule in self.rules])
 
 
 class LogFile:
@@ -59,7 +65,7 @@ class LogFile:
         self.engines: Counter[str] = Counter()  # how often each is named
         self._first: list[tuple[int, bytes]] = []
         self._last: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
-        self._harmless: set[bytes] = set()
+        self._next = 1  # the number of the first line that may still be kept
         self._repeats: Counter[bytes] = Counter()
         self._above: list[bytes] = []  # the end of the block before
 
@@ -69,25 +75,16 @@ class LogFile:
         for name in () if self.engines else engines.names():
             found = _subject(name).log.named.findall(block.decode("ascii", "replace"))
             self.engines.update([name] * len(found))
-        alike = block.translate(_ALIKE).removesuffix(b"\n").split(b"\n")
         lines = [*self._above, *block.removesuffix(b"\n").split(b"\n")]
-        for index, text in enumerate(alike, len(self._above)):
-            short = _REQUEST.split(text if text.startswith(b"{") else text[:_LINE_BYTES], 1)[0]
-            if short in self._harmless:
-                continue
-            repeats = self._repeats.get(text, 0)
-            error = _ERROR.search(short)
-            if repeats or error or any(map(short.__contains__, _alike_words())):
-                self._repeats[text] = repeats + 1
-                if repeats < _REPEATS:
-                    self._keep(lines, index, _ABOVE if error else 0)
-            elif len(short) <= _ALIKE_CHARS:
-                self._harmless.add(short)
-        for seen in (self._harmless, self._repeats):
-            if len(seen) > _MOST_ALIKE:
-                seen.clear()
+        for index, above in sorted(_explained(block.decode("latin-1")).items()):
+            alike = lines[len(self._above) + index].translate(_ALIKE)
+            self._repeats[alike] = repeats = self._repeats.get(alike, 0) + 1
+            if repeats <= _REPEATS:
+                self._keep(lines, len(self._above) + index, above)
+        if len(self._repeats) > _MOST_ALIKE:
+            self._repeats.clear()
+        self.lines += len(lines) - len(self._above)
         self._above = lines[-_ABOVE:]
-        self.lines += len(alike)
 
     def kept(self) -> dict[str, list[tuple[int, LogLine]]]:
         """The lines that may count, by source, each with its number."""
@@ -100,8 +97,10 @@ class LogFile:
 
     def _keep(self, lines: Sequence[bytes], index: int, above: int) -> None:
         kept = self._first if len(self._first) < 2 * _KEPT else self._last
-        for at in range(max(0, index - above), index + 1):
-            kept.append((self.lines - len(self._above) + at + 1, lines[at]))
+        first = self.lines - len(self._above) + 1
+        for at in range(max(0, index - above, self._next - first), index + 1):
+            kept.append((first + at, lines[at]))
+        self._next = first + index + 1
 
 
 def diagnose(files: Sequence[LogFile]) -> Diagnosis:
@@ -203,13 +202,30 @@ def _subject(name: str) -> Subject:
     return replace(subject(engine, engine.readiness("chat")), log=log)
 
 
+def _explained(block: str) -> dict[int, int]:
+    """The lines of a block that a rule may match, by index: how many lines before explain each."""
+    starts = [0, *(newline.end() for newline in re.finditer("\n", block))]
+    times = ((match.start(), (_AT_ERROR,)) for match in _GLOG.finditer(block))
+    found: dict[int, int] = {}
+    passed: set[int] = set()
+    for at, places in chain(times, _index().iter(block)):
+        index = bisect_right(starts, at) - 1
+        start = starts[index]
+        if index in passed or (at - start >= _LINE_BYTES and not block.startswith("{", start)):
+            continue
+        if places[0] == _AT_REQUEST:
+            passed.add(index)
+        elif places[0] == _AT_ERROR:
+            found[index] = _ABOVE
+        else:
+            found.setdefault(index, 0)
+    return found
+
+
 @cache
-def _alike_words() -> tuple[bytes, ...]:
-    """What a line must have one of, as _ALIKE writes it; no text that has another one in it."""
+def _index() -> Automaton:
     logs = [_subject(name).log for name in engines.names()]
     patterns = [rule.pattern for log in logs for rule in log.rules]
     patterns += [pattern for log in logs for pattern, _ in log.stages]
     patterns += [pattern for log in logs for pattern in (log.dying, log.ready, log.joining, log.joined)]
-    found = [words_of(pattern) for pattern in patterns if pattern.pattern != NEVER]
-    words = {word.encode().translate(_ALIKE) for word in chain(*found)}
-    return tuple(word for word in words if not any(other in word for other in words - {word}))
+    return index_of([_REQUEST, _ERROR, *(pattern for pattern in patterns if pattern.pattern != NEVER)])
