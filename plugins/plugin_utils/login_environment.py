@@ -11,7 +11,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _KEPT = ("http_proxy", "https_proxy", "no_proxy")
 
 
-def login_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def login_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """What a new login of this user has.
 
     The rest belongs to the shell that started `deploy`: the PATH of a virtual environment, PYTHONPATH,

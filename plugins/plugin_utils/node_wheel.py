@@ -53,7 +53,7 @@ def requirements(name: str) -> list[str]:
     """What the lock of this name pins: requirements without a marker, or those of an extra."""
     split = [requirement.partition("; extra == ") for requirement in _REQUIREMENTS]
     marker = "" if name == "base" else f'"{name}"'
-    return [requirement for requirement, _, extra in split if extra == marker]
+    return [parts[0] for parts in split if parts[2] == marker]
 
 
 def build_node_wheel(folder: Path) -> Path:

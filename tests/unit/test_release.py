@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -12,7 +13,7 @@ from headfirst.common.errors import InputError
 from releases import VERSION, git, made_key, sbom, set_up, source, tool
 
 TAG = f"v{VERSION}"
-FOLDERS = (ROOT / "plugins" / "modules", ROOT / "plugins" / "lookup")
+FOLDERS = [ROOT / "plugins" / name for name in ("connection", "lookup", "modules")]
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,19 @@ def test_each_module_has_its_line_for_ansible_test() -> None:
         f"plugins/{path.parent.name}/{path.name}" for folder in FOLDERS for path in folder.glob("*.py")
     }
     assert {line.split()[0] for line in lines if "missing-gplv3-license" in line} == modules
+
+
+def test_no_file_of_the_collection_has_a_name_that_ansible_test_refuses() -> None:
+    folders = [ROOT / name for name in ("plugins", "py/headfirst/common", "py/headfirst/node")]
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
+    assert len(paths) > 100
+    names = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Name) and node.id == "_"
+    ]
+    assert names == []
 
 
 def test_the_documented_options_are_there() -> None:

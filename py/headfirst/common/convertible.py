@@ -188,10 +188,10 @@ def _compressed_tensors(config: Mapping[str, Any]) -> Format:
     if not isinstance(groups, dict) or not groups:
         raise NotConvertibleError("compressed-tensors without config_groups is not understood")
     scales = [_group(group) for group in groups.values()]
-    blocks = {block for _, block in scales if block}
+    blocks = {block for _kind, block in scales if block}
     if len(blocks) > 1:
         raise NotConvertibleError("compressed-tensors with blocks of several sizes is not understood")
-    layouts = tuple(layout for layout in ("tensor", "row", "block") if layout in {kind for kind, _ in scales})
+    layouts = tuple(layout for layout in ("tensor", "row", "block") if layout in dict(scales))
     return Format(
         "fp8",
         ((".weight", ".weight_scale"),),

@@ -219,7 +219,7 @@ def _folded(text: str) -> str:
 
 def _deeper_than(document: Any, depth: int) -> bool:
     level = [document]
-    for _ in range(depth + 1):
+    for _level in range(depth + 1):
         level = [item for item in level if isinstance(item, (dict, list))]
         if not level:
             return False

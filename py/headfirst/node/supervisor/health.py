@@ -71,7 +71,7 @@ class Health:
 
     def _answers(self) -> bool:
         how = self._record.readiness
-        status, _ = self._ask(how["path"], None, _ANSWER_LIMIT_S)
+        status, _body = self._ask(how["path"], None, _ANSWER_LIMIT_S)
         if status != 200:
             return False
         if self.serves and self._record.path_generates:

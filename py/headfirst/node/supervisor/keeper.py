@@ -76,7 +76,7 @@ class Keeper:
 
     def step(self) -> None:
         """Read all ranks and do what is due."""
-        for _ in range(_MOST_DECISIONS):
+        for _decision in range(_MOST_DECISIONS):
             observed, self._answers, self._logs = self._observe(), {}, {}
             self._state, actions = decide(self._state, observed, host_state.uptime())
             self._save()

@@ -106,7 +106,7 @@ class FetchOrigin:
         if self._target and not self._keep_source:
             return set()
         borrowed: dict[str, FileHash] = {}
-        given: list[set[str]] = [set() for _ in board.members]
+        given: list[set[str]] = [set() for _member in board.members]
         for name in names:
             proof = store.proofs.remembered(name)
             holder = next((index for index, member in enumerate(board.members) if name in member.have), 0)

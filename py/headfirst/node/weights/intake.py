@@ -58,7 +58,7 @@ class Intake:
         """Take what is new, or comes in `timeout` seconds; NotReadyError where a file cannot come."""
         before = set(self.here), {*self._taken}
         self._look_at_overview()
-        settling = {name for name, _ in self._settling.values()}
+        settling = {name for name, _hash in self._settling.values()}
         proofs = self._board.proofs()
         for name in self._taken.keys() - proofs.keys() - self.here:  # stated by a member, and dropped since
             self.forget(name)

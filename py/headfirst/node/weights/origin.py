@@ -72,7 +72,7 @@ class FolderOrigin:
             board.announce({name: proof})
 
         with ThreadPoolExecutor(HASH_THREADS) as pool:
-            for _ in pool.map(prove, lacking(board, sizes, stopped)):
+            for _proven in pool.map(prove, lacking(board, sizes, stopped)):
                 pass
 
 

@@ -38,7 +38,7 @@ class Sharing:
         self._needs = needs
         self._probe = _Probe() if mode == "auto" else None
         self._all = mode == "all"
-        self.given: list[set[str]] = [set() for _ in range(count)]
+        self.given: list[set[str]] = [set() for _member in range(count)]
         """The files that each member has to fetch, or has fetched."""
 
     @property

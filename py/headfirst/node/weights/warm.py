@@ -66,7 +66,7 @@ def warm(folder: Path, warming: Warming) -> None:
         for start in range(0, size, _PART)
     ]
     with Progress("read into the page cache", warming.size) as progress, ThreadPoolExecutor(STREAMS) as pool:
-        for _ in pool.map(lambda job: _read(job, progress.add), jobs):
+        for _job in pool.map(lambda job: _read(job, progress.add), jobs):
             pass
 
 

@@ -6,6 +6,7 @@ The methods are those of paramiko that the verbs use: the same code is for both.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import threading
@@ -33,7 +34,7 @@ class LocalChannel(socket.socket):
                 stdout=self._theirs.fileno(),
                 stderr=self._complaining.fileno(),
                 cwd="/",
-                env=login_environment(),
+                env=login_environment(os.environ),
                 start_new_session=True,  # Ctrl-C is for `deploy` alone
             )
         threading.Thread(target=_await_end, args=(self._process, self.status_event), daemon=True).start()

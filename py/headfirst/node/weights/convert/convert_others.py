@@ -66,7 +66,7 @@ def _index(target: Path, shards: Collection[str]) -> bytes:
         for tensor in read_shard(target / shard).tensors.values()
     }
     document = {
-        "metadata": {"total_size": sum(size for _, size in tensors.values())},
-        "weight_map": {name: shard for name, (shard, _) in sorted(tensors.items())},
+        "metadata": {"total_size": sum(size for _shard, size in tensors.values())},
+        "weight_map": {name: shard for name, (shard, _size) in sorted(tensors.items())},
     }
     return (json.dumps(document, indent=2) + "\n").encode()

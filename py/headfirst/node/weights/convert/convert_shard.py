@@ -60,8 +60,8 @@ def convert_shard(
     scaled = {item.name: item for item in recipe.scaled}
     stream = {"fp8": _stream_fp8, "mxfp4": _stream_mxfp4}[recipe.format.kernel]
     lines = [_line(item, recipe.format) for item in recipe.scaled]
-    strip = memoryview(bytearray(max([STRIP, *(read for read, _ in lines)]) if scaled else 0))
-    room = max([2 * STRIP, len(header), *(written for _, written in lines)])
+    strip = memoryview(bytearray(max([STRIP, *(read for read, _written in lines)]) if scaled else 0))
+    room = max([2 * STRIP, len(header), *(written for _read, written in lines)])
     with _Inputs() as inputs, ShardWriter(target, size, room) as out:
 
         def done(written: int, read: int) -> None:

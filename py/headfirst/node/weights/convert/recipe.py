@@ -154,7 +154,7 @@ def _scaled(
         if len(tensor.shape) != 4 or 2 * tensor.shape[3] != GROUP or scale.shape != tensor.shape[:3]:
             shapes = f"{list(tensor.shape)} with scales {list(scale.shape)}"
             raise _refuse(tensor.name, where, f"MXFP4 of shape {shapes} is not understood")
-        experts, rows, groups, _ = tensor.shape
+        experts, rows, groups, _size = tensor.shape
         return Scaled(tensor, home, scale, (1, GROUP), name, (experts, groups * GROUP, rows))
     if len(tensor.shape) < 2 or prod(tensor.shape[:-2]) == 0:
         raise _refuse(tensor.name, where, f"an FP8 tensor of shape {list(tensor.shape)} is not understood")

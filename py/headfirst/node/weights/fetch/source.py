@@ -62,9 +62,9 @@ def checked_listing(pinned: Any, entries: Iterable[tuple[Any, Any, Any]], where:
     another one, or has a size or a sha256 that is none.
     """
     entries = list(entries)
-    names = file_listing((name for name, _, _ in entries), where=where)
+    names = file_listing((entry[0] for entry in entries), where=where)
     files = []
-    for name, (_, size, sha256) in zip(names, entries, strict=True):
+    for name, (_name, size, sha256) in zip(names, entries, strict=True):
         quoted = shown(name)
         count = integer(size, what=f"the size of {quoted}", where=where, high=LARGEST_FILE)
         if sha256 is not None:

@@ -53,7 +53,7 @@ def _fresh(saved: SavedSamples) -> Sequence[Sample]:
     changed = any(file_state(path) != state for path, state in saved.inputs)
     if changed or not (saved.inputs[0][0].parent / CONFIG).is_file():
         return []
-    shard, *homes = (read_shard(path) for path, _ in saved.inputs)
+    shard, *homes = (read_shard(path) for path, _state in saved.inputs)
     recipe = make_recipe(shard, homes, format_of(shard.path.parent))
     return take_samples(recipe, secrets.token_hex(8)) if recipe else []
 
@@ -124,7 +124,7 @@ def _value(sign: int, exponent: int, mantissa: int, bias: int, mantissa_bits: in
 
 def _round(values: npt.NDArray[np.float64], significant: int) -> npt.NDArray[np.float64]:
     """To nearest even with `significant` bits and fp32's range of exponents; too large becomes infinite."""
-    _, exponent = np.frexp(values)
+    _mantissa, exponent = np.frexp(values)
     step = np.ldexp(1.0, np.maximum(exponent, -125) - significant)
     rounded: npt.NDArray[np.float64] = np.rint(values / step) * step
     rounded[np.abs(rounded) >= 2.0**128] *= np.inf

@@ -42,7 +42,7 @@ class Proofs:
         path = self._pieces / name
         if not path.is_file():
             return None
-        header, _, pieces = path.read_bytes().partition(b"\n")
+        header, _newline, pieces = path.read_bytes().partition(b"\n")
         try:
             record = parse_record(json_document(header, what="the record of a file"))
         except UntrustedError:  # only a cache: without it the file is hashed again
@@ -81,5 +81,5 @@ class Proofs:
                 self.put(name, hash_file(contained(self._folder, name), seen))
 
         with ThreadPoolExecutor(HASH_THREADS) as pool:
-            for _ in pool.map(prove, names):
+            for _proven in pool.map(prove, names):
                 pass

@@ -109,7 +109,7 @@ class Board:
         self._epoch_heard = 0
         self._claims: dict[str, Claim] = {}
         self._rejected: set[tuple[str, FileHash]] = set()
-        self._seen = [_Seen() for _ in range(count)]
+        self._seen = [_Seen() for _member in range(count)]
         self._seen[index].member = Member(beat=time.time_ns())
 
     def describe(self, overview: Overview) -> None:

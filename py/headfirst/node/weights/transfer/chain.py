@@ -114,7 +114,7 @@ class Chain:
         self._over = threading.Event()
         self.failure: Exception | None = None
         work = (self._hear, self._send) if self._others else ()
-        self._exchanges = [Exchange(board, link) for _ in work]
+        self._exchanges = [Exchange(board, link) for _worker in work]
         self._threads = [
             threading.Thread(target=self._run, args=step, daemon=True)
             for step in zip(work, self._exchanges, strict=True)

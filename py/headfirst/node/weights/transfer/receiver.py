@@ -178,7 +178,7 @@ class Receiver:
         """Stop; what came is kept."""
         with self._changed:
             self._closed = True
-            for _, link in self._active.values():
+            for _source, link in self._active.values():
                 link.cut()
             self._changed.notify_all()
         for file in list(self._files.values()):
@@ -229,15 +229,14 @@ class Receiver:
         links: dict[int, Link] = {}
         memory = buffer(PIECE)
         while (span := self._next(number, links, memory)) is not None:
-            link, wrong = links[span.source], False
+            link, why, wrong = links[span.source], "", False
             try:
                 self._bring(span, link, memory)
                 self._unclaim(number, span)
                 continue
             except _Over:
-                why = ""
+                pass
             except (*Unreachable, Refused) as error:
-                why = ""
                 if isinstance(error, (TimeoutError, BlockingIOError)):  # of Python's limits, of the kernel's
                     self._silent(span.source)
                 link.close()
