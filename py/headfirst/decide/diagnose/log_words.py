@@ -16,10 +16,11 @@ from ahocorasick import Automaton
 _ESCAPED = '"\\<>&'  # by the JSON of Docker and journald
 
 
-def index_of(patterns: Sequence[re.Pattern[str]]) -> Automaton:
+def index_of(patterns: Sequence[re.Pattern[str]], *, shortest: bool = False) -> Automaton:
     """Finds, in one pass over a text, the places in `patterns` of those that may match it.
 
-    `iter` yields pairs: where a word ends in the text, and a tuple of places in ascending order.
+    `iter` yields pairs: where a word ends in the text, and a tuple of places in ascending order. `shortest`:
+    words that have another one in them are left out, which is enough to learn whether any pattern may match.
     """
     places: dict[str, list[int]] = defaultdict(list)
     for place, pattern in enumerate(patterns):
@@ -27,6 +28,8 @@ def index_of(patterns: Sequence[re.Pattern[str]]) -> Automaton:
             places[word].append(place)
     index = Automaton()
     for word, found in places.items():
+        if shortest and any(other in word for other in places if other != word):
+            continue
         index.add_word(word, tuple(found))
     index.make_automaton()
     return index

@@ -228,4 +228,5 @@ def _index() -> Automaton:
     patterns = [rule.pattern for log in logs for rule in log.rules]
     patterns += [pattern for log in logs for pattern, _ in log.stages]
     patterns += [pattern for log in logs for pattern in (log.dying, log.ready, log.joining, log.joined)]
-    return index_of([_REQUEST, _ERROR, *(pattern for pattern in patterns if pattern.pattern != NEVER)])
+    patterns = [pattern for pattern in patterns if pattern.pattern != NEVER]
+    return index_of([_REQUEST, _ERROR, *patterns], shortest=True)
