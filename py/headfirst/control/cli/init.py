@@ -131,7 +131,8 @@ def init(
         _finish(found, models, path, layout=layout is not False)
         return
     needed = {"--user": user, "--gpus": gpus, "--gpu": gpu}
-    if not sys.stdin.isatty() and (missing := [flag for flag, value in needed.items() if value is None]):
+    missing = [flag for flag, value in needed.items() if value is None]
+    if missing and not asks:
         raise InputError(f"there is no terminal to ask for {', '.join(missing)}", hint=f"Example: {_EXAMPLE}")
     earlier: Answers | None = None
     while True:

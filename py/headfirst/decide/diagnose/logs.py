@@ -66,7 +66,7 @@ class LogFile:
         self._first: list[tuple[int, bytes]] = []
         self._last: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
         self._next = 1  # the number of the first line that may still be kept
-        self._repeats: Counter[bytes] = Counter()
+        self._repeats: dict[bytes, int] = {}
         self._above: list[bytes] = []  # the end of the block before
 
     def block(self, block: bytes) -> None:
