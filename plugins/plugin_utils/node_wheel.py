@@ -16,7 +16,7 @@ from pathlib import Path
 
 NAME = "headfirst_node"
 MIN_PYTHON = "3.10"
-EXTRAS = ("huggingface", "modelscope", "rdma")
+EXTRAS = ("huggingface", "modelscope")
 _COLLECTION = Path(__file__).resolve().parents[2]
 # In a checkout and in the collection's archive below it; after pip install beside ansible_collections.
 _PLACES = (_COLLECTION / "py" / "headfirst", _COLLECTION / "../../../headfirst")
@@ -34,7 +34,6 @@ _REQUIREMENTS = (
     "xxhash>=3.5,<5",  # proves files at the speed of memory
     'huggingface_hub>=1.0,<3; extra == "huggingface"',
     'modelscope_hub>=0.4.6,<1; extra == "modelscope"',
-    'ibverbs>=2026.10,<2027; extra == "rdma"',
 )
 # The module_utils of the collection that common/ and node/ import.
 _PLUGINS = ("container_spec.py", "http_probe.py")

@@ -54,10 +54,6 @@ def _combinations(variables: Mapping[str, Any]) -> Iterator[str]:
             "With weights_source=path the model is an absolute folder on the head;"
             f" it is {variables['model']}."
         )
-    if variables["rdma"] and variables["encrypt"]:
-        yield (
-            "weights_rdma and weights_encrypt exclude each other: over RDMA the weights travel in the clear."
-        )
     if variables["layers"] and not variables["hidden_layers"]:
         yield "Set weights_hidden_layers: weights_layers divides them."
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import soft_roce
+import virtual_machine
 from host_tuning_role import rules
 
 pytestmark = pytest.mark.slow
 
 SLICE = "headfirst-ranks.slice"
-MODULES = [
-    *("virtio_pci", "crc32_generic", "crc32c_generic", "9pnet_virtio", "9p", "overlay", "veth"),
-    *("nf_tables", "nft_socket", "nft_reject_inet", "nft_fib_inet", "nft_ct"),
-]
+MODULES = ["veth", "nf_tables", "nft_socket", "nft_reject_inet", "nft_fib_inet", "nft_ct"]
 UNITS = "/new/etc/systemd/system"
 # What would go through all files of this machine, which come over 9p.
 LEFT_OUT = (
@@ -74,9 +71,7 @@ def test_after_a_boot_the_ports_of_the_slice_are_closed(tmp_path: Path) -> None:
     (tmp_path / "job" / "etc").mkdir(parents=True)
     for name, text in (files | JOB).items():
         (tmp_path / "job" / "etc" / name).write_text(text)
-    status, output = soft_roce.run(
-        ["bash", "-c", SCRIPT], Path("/"), tmp_path, 600, modules=MODULES, init=INIT, before=""
-    )
+    status, output = virtual_machine.run(["bash", "-c", SCRIPT], tmp_path, 600, modules=MODULES, init=INIT)
     assert status == 0, output
     rank, other = ["rank", "2: rank", f"3: {REFUSED}"], ["other", "2: other", "3: other"]
     expected = ["active", "active", "refused", *rank, *other]

@@ -23,7 +23,7 @@ def needs(**changes: object) -> Needs:
     own: dict[str, object] = {
         "headfirst": "0.1.0", "cluster": "lab", "engines": {"": "sglang 0.5.23"},
         "images": ("engine:1",), "models": {}, "systems": (DEBIAN,), "kernels": (),
-        "packages": Packages(docker="distribution"), "extras": (),
+        "packages": Packages(docker="distribution"),
     }  # fmt: skip
     return Needs.model_validate(own | changes)
 

@@ -51,7 +51,6 @@ def test_more_than_the_plan_needs_is_no_fault() -> None:
             {"packages": Packages(docker="distribution", driver="570 auto nvidia")},
             "the plan takes the driver 570 auto nvidia, and the bundle has 580 auto nvidia",
         ),
-        ({"extras": ("rdma",)}, "the node tools' packages for rdma are not in the bundle"),
     ],
 )
 def test_each_difference_is_named(change: dict[str, Any], why: str) -> None:

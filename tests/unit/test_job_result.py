@@ -103,7 +103,7 @@ def test_a_node_does_not_run_a_command_on_the_controller(
 def test_weights_that_came_while_other_hosts_began_are_a_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = {"digest": "a", "whole": "", "sent": 0, "received": 0, "carrier": "tcp"}
+    result = {"digest": "a", "whole": "", "sent": 0, "received": 0}
     play = yaml.safe_dump(
         [
             {

@@ -24,7 +24,7 @@ def value(name: str, **variables: Any) -> Any:
 
 def test_the_requirements_are_beside_the_wheel(tmp_path: Path) -> None:
     wheel = build_node_wheel(tmp_path)
-    extras = ["huggingface", "modelscope", "rdma"]
+    extras = ["huggingface", "modelscope"]
     paths = value("__node_tools_requirements", node_tools_wheel=str(wheel), node_tools_extras=extras)
     assert [Path(path).name.split(".")[-2] for path in paths] == ["base", *extras]
     assert all(Path(path).is_file() for path in paths)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from headfirst.node.peers import authentication, server
 from headfirst.node.weights.proof.hashing import PIECE
-from headfirst.node.weights.transfer import chain, link, listener, messages, rdma, receiver
+from headfirst.node.weights.transfer import chain, link, listener, messages, receiver
 from headfirst.node.weights.transfer.board import Member, Overview
 from transfer_hosts import PORT, TOKEN, Source, hosts, serving
 
@@ -66,9 +66,6 @@ def test_the_example_gets_the_bytes_with_the_token(hosts: list[str], tmp_path: P
         f"at most {messages._FILES_AT_ONCE}, those",
         f"does not answer for {chain._GRACE_S:.0f} s is passed over",
         f"are tried every {chain._TRY_NEARER_EVERY_S:.0f} s",
-        f"and at most {rdma.LOAN >> 20} MiB",
-        f"and {rdma._OFFER.size} bytes: queue pair",
-        f"The body has {rdma._OFFER.size + rdma._DESCRIPTOR.size} bytes",
     ],
 )
 def test_its_numbers_are_the_codes(statement: str) -> None:

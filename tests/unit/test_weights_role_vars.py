@@ -1,11 +1,10 @@
-"""What role weights hands to `headfirst-weights pipeline` of a host's RDMA ports, and what it refuses."""
+"""What role weights hands to its job: secrets in no argument, settings of the hubs' clients."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.headfirst.serving.plugins.plugin_utils import job_script
@@ -37,19 +36,6 @@ def value(name: str, **variables: Any) -> Any:
     return Templar(loader, variables={**defaults, **own, **host, **variables}).template(
         trust_as_template("{{ " + name + " }}")
     )
-
-
-def test_the_ports_are_one_argument() -> None:
-    argv = value("__weights_argv", weights_rdma=["mlx5_0:1:3", "mlx5_1:1:3"])
-    assert argv[argv.index("--rdma") + 1] == "mlx5_0:1:3,mlx5_1:1:3"
-    assert "--rdma" not in value("__weights_argv")
-    assert yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())["weights_rdma"] == []
-
-
-def test_ports_are_refused_together_with_encryption() -> None:
-    [refusal] = value("__weights_refusals", weights_rdma=["mlx5_0:1:3"], weights_encrypt=True)
-    assert "exclude each other" in refusal
-    assert value("__weights_refusals", weights_rdma=["mlx5_0:1:3"]) == []
 
 
 def test_the_password_of_a_mirror_is_in_no_argv() -> None:

@@ -62,11 +62,11 @@ def test_a_member_that_exchanges_news_and_sends_no_bytes_is_left_for_another(
     source, over = Source(tmp_path / "head", file=8 * PIECE), threading.Event()
     answer_range = listener._Handler._answer_range
 
-    def answer(self: listener._Handler, words: tuple[str, ...], version: str, name: str, *span: int) -> None:
+    def answer(self: listener._Handler, version: str, name: str, *span: int) -> None:
         if self.server.server_address[0] != hosts[1]:
-            return answer_range(self, words, version, name, *span)
+            return answer_range(self, version, name, *span)
         if sent is not None:  # a disk that hangs
-            self._begin_range(span[1] - span[0], *span, source.size, {})
+            self._begin_range(*span, source.size)
             self.wfile.write(bytes(sent))
         over.wait()
         return None

@@ -14,7 +14,6 @@ from headfirst.node.peers.authentication import Caller
 from headfirst.node.weights.proof.hashing import PIECE, FileHash, hash_file
 from headfirst.node.weights.transfer import chain, listener
 from headfirst.node.weights.transfer.board import Board
-from headfirst.node.weights.transfer.carrier import Carrier, Debts
 from headfirst.node.weights.transfer.chain import Exchange
 from headfirst.node.weights.transfer.encryption import contexts
 from headfirst.node.weights.transfer.link import Body, Link
@@ -139,7 +138,6 @@ def serving(
     token: str = TOKEN,
     *,
     encrypt: bool = False,
-    carrier: Carrier | None = None,
 ) -> Iterator[Listener]:
     """A listener with all files of `source`, and no news."""
     shelf, board = Shelf(), Board(0, 2, KEY)
@@ -154,15 +152,12 @@ def serving(
         lambda data, wait: chain.answer(board, data, wait),
         shelf,
         side,
-        carrier,
     ) as listener:
         yield listener
 
 
-def linked(
-    own: str, address: str, token: str = TOKEN, *, encrypt: bool = False, debts: Debts | None = None
-) -> Link:
-    return Link(own, address, PORT, Caller(token), contexts(token)[1] if encrypt else None, debts)
+def linked(own: str, address: str, token: str = TOKEN, *, encrypt: bool = False) -> Link:
+    return Link(own, address, PORT, Caller(token), contexts(token)[1] if encrypt else None)
 
 
 def read(body: Body, size: int) -> bytes:

@@ -60,7 +60,6 @@ class Needs(_Frozen):
     systems: tuple[System, ...]
     kernels: tuple[str, ...]  # whose headers the driver is built with
     packages: Packages
-    extras: tuple[str, ...]  # of the node tools
 
     @property
     def weights(self) -> list[Weights]:
@@ -92,8 +91,6 @@ def lacks(have: Needs, want: Needs) -> Iterator[str]:
     for what, (mine, held) in _sources(have.packages, want.packages).items():
         if mine and mine != held:
             yield f"the plan takes {what} {mine}, and the bundle has {held or 'none'}"
-    for extra in _others(want.extras, have.extras):
-        yield f"the node tools' packages for {extra} are not in the bundle"
 
 
 def lacks_weights(

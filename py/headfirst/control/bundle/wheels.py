@@ -31,11 +31,13 @@ _BUILD = ("hatchling>=1.27", "editables~=0.3")
 _HINT = "Check with `pip download` that this machine reaches its package index, then repeat the command."
 
 
-def node_tools(folder: Path, python: str, extras: Sequence[str], advance: Advance) -> dict[str, Item]:
-    """Wheels of the node tools for hosts with this Python, by file name; `folder` keeps them."""
+def node_tools(folder: Path, python: str, advance: Advance) -> dict[str, Item]:
+    """Wheels of the node tools for hosts with this Python, by file name; `folder` keeps them.
+
+    No hub's client, since a bundle brings the weights or none.
+    """
     advance(f"downloading Python packages of the node tools ({python})", 0, 0)
-    locks = [LOCKS["base"], *(LOCKS[extra] for extra in extras)]
-    return _locked(folder, locks, python, [f"--python-version={python}", *_PLATFORMS])
+    return _locked(folder, [LOCKS["base"]], python, [f"--python-version={python}", *_PLATFORMS])
 
 
 def controller(folder: Path, advance: Advance) -> dict[str, Item]:

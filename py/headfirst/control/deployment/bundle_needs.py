@@ -45,7 +45,6 @@ def needs(cluster: Cluster, plan: Plan, values: Mapping[str, Any], hosts: HostSy
         systems=hosts.systems,
         kernels=tuple(required.kernels),
         packages=sources(values, required),
-        extras=extras(cluster),
     )
 
 
@@ -53,9 +52,3 @@ def hub_adapters(service: Service) -> list[Adapter]:
     """The LoRA adapters that a bundle has; one in a folder stays on the head."""
     listed = adapters(service.settings, served_name=service.served_model_name, where=None)
     return [adapter for adapter in listed if adapter.source in HUBS]
-
-
-def extras(cluster: Cluster) -> tuple[str, ...]:
-    """What the node tools need besides; no hub's client, since a bundle brings the weights or none."""
-    carriers = [service.settings.weights_carrier for service in cluster.services]
-    return ("rdma",) if "rdma" in carriers else ()

@@ -34,6 +34,6 @@ _BY_ROLE = {
     "supervisor": "address keys members token",
     "weights": """
         address connections convert_to_bf16 environment hidden_layers hub_token keep_fp8 layers members model
-        name rdma readers revision source token""",
+        name readers revision source token""",
 }
 DECIDED = frozenset(f"{role}_{name}" for role, names in _BY_ROLE.items() for name in names.split())

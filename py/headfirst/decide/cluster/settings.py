@@ -103,7 +103,6 @@ OF_ROLE = (
     "engine_args",
     "engine_env",
 )
-WeightsCarrier = Literal["tcp", "rdma"]
 RouterPolicy = Literal[
     "cache_aware",
     "round_robin",
@@ -335,10 +334,8 @@ class ServiceSettings(BaseModel):
         description="Who fetches from a hub: `head`, `all` nodes (each shard once), or `auto`: all nodes "
         "where that is measured to be faster.",
     )
-    weights_carrier: WeightsCarrier = Field(
-        "tcp",
-        description="Transport of the weights between the nodes. `rdma` is unproven on RDMA hardware; a node "
-        "falls back to TCP where it fails.",
+    weights_carrier: Literal["tcp", "rdma"] = Field(
+        "tcp", description="Not used: the weights travel over TCP. A later release refuses it."
     )
     weights_encrypt: bool = Field(
         False, description="Encrypt the weights between the nodes with TLS; this uses processor time."

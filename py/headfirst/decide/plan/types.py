@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
-from headfirst.decide.cluster.settings import FetchMode, KvCarrier, Role, WeightsCarrier
+from headfirst.decide.cluster.settings import FetchMode, KvCarrier, Role
 from headfirst.decide.containers.blanks import Text
 from headfirst.decide.containers.spec import Container, Runtime
 from headfirst.decide.engines.base import MemoryFraction
@@ -133,14 +133,6 @@ class WeightsTime(_Frozen):
     rates: list[Rate]
 
 
-class Carrier(_Frozen):
-    """What carries the weights between hosts (see plan/weights/carrier.py), and what a person checks."""
-
-    kind: WeightsCarrier
-    ports: dict[str, list[str]] = Field(default_factory=dict)  # by host: DEVICE:PORT:GID_INDEX
-    note: str = ""
-
-
 class WeightsShare(_Frozen):
     """What one host gets of a checkpoint whose layers are divided among the hosts, in bytes at most."""
 
@@ -157,7 +149,6 @@ class WeightsMember(_Frozen):
     addresses: list[str]  # between which the weights go, one for each interface
     fetches: bool  # may ask the hub, hence has its client and token
     layers: str  # the hidden ones that it needs, as 0-30; "" where every host needs all of them
-    rdma_ports: list[str]  # DEVICE:PORT:GID_INDEX
 
 
 class Weights(_Frozen):
@@ -179,7 +170,6 @@ class Weights(_Frozen):
     fetch: FetchMode  # who fetches from a hub
     connections: int  # for files, from each node to the one before
     encrypt: bool  # TLS between the nodes
-    carrier: Carrier
     # The head first; each receives from the one before it. The first one that has all of it gives it.
     members: list[WeightsMember]
     time: WeightsTime

@@ -1,4 +1,4 @@
-"""Settings that are set, and that nothing of the plan uses: each gets a note. Pure."""
+"""Settings that are set, and that nothing of the plan or no plan uses: each gets a note. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from headfirst.decide.cluster.settings import HUBS, ClusterSettings
 from headfirst.decide.cluster.types import Cluster, Host, Service
 
 _Row = tuple[str, Sequence[str], Callable[[Any], bool]]
+_EXTRA = "extra variables (-e)"
 
 
 def _starting(*prefixes: str) -> list[str]:
@@ -62,7 +63,8 @@ def notes(cluster: Cluster, *, chats: bool) -> list[str]:
     cpu = any(service.settings.engine_device == "cpu" for service in cluster.services)
     of_host = (*_OF_HOST, ("engine_device=cpu", ("cpu_cores",), lambda _: cpu))
     tables = ((of_cluster, [cluster]), (_OF_SERVICE, cluster.services), (of_host, cluster.hosts))
-    return [note for rows, subjects in tables for note in _notes(rows, subjects, cluster)]
+    notes = [note for rows, subjects in tables for note in _notes(rows, subjects, cluster)]
+    return [*notes, *dict.fromkeys(_retired(cluster))]
 
 
 def _notes(
@@ -72,8 +74,19 @@ def _notes(
         for name in names:
             having = [subject for subject in subjects if _is_set(subject, name)]
             if having and not any(map(is_there, having)):
-                where = getattr(having[0], "given", cluster.given).get(name) or "extra variables (-e)"
+                where = getattr(having[0], "given", cluster.given).get(name) or _EXTRA
                 yield f"{where}: {name} has no effect without {needed}"
+
+
+def _retired(cluster: Cluster) -> Iterator[str]:
+    """Of settings that a later release refuses."""
+    for service in cluster.services:
+        if service.settings.weights_carrier == "rdma":
+            where = service.given.get("weights_carrier") or _EXTRA
+            yield (
+                f"{where}: weights_carrier=rdma is not used: the weights travel over TCP. "
+                "Remove the line; a later release refuses it."
+            )
 
 
 def _is_set(subject: Cluster | Service | Host, name: str) -> bool:

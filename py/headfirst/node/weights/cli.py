@@ -130,12 +130,6 @@ def _add_cluster_commands(add) -> None:  # type: ignore[no-untyped-def]  # argpa
         "--connections", type=int, default=CONNECTIONS, help="for files, to the member before"
     )
     pipeline.add_argument("--encrypt", action="store_true", help="TLS between the members")
-    pipeline.add_argument(
-        "--rdma",
-        default="",
-        metavar="DEVICE:PORT:GID_INDEX,…",
-        help="ports for files; TCP where they fail (default: TCP)",
-    )
     pipeline.add_argument("--convert-to", type=Path, help="folder of the BF16 copy")
     pipeline.add_argument("--keep-fp8", action="store_true", help="do not remove what is converted")
     pipeline.add_argument("--model", help="what is fetched; without it, the head's folder is complete")
@@ -178,5 +172,5 @@ def _add_source(parser: ArgumentParser) -> None:
 
 def _version() -> str:
     """The installed version with the extras that are there, e.g. `0.1.0+h1a2b3c4d5e6f huggingface`."""
-    extras = {"huggingface": "huggingface_hub", "modelscope": "modelscope_hub", "rdma": "ibverbs"}
+    extras = {"huggingface": "huggingface_hub", "modelscope": "modelscope_hub"}
     return " ".join([__version__, *(extra for extra, module in extras.items() if find_spec(module))])

@@ -26,7 +26,6 @@ from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
 from headfirst.node.weights.proof.proofs import Proofs
 from headfirst.node.weights.proof.verify import verify
 from headfirst.node.weights.status import look, pinned_now
-from headfirst.node.weights.transfer.rdma import Port
 from headfirst.node.weights.transfer.signing import Key
 from headfirst.node.weights.transfer.transport import Transfer
 from headfirst.node.weights.warm import available_memory, choose, warm
@@ -118,7 +117,6 @@ def run_pipeline(arguments: Namespace) -> Result:
         _key(arguments, is_head=addresses == members[0]) if len(members) > 1 else Key.new(),
         arguments.connections,
         encrypt=arguments.encrypt,
-        rdma=_rdma_ports(arguments),
     )
     folder: Path = arguments.directory
     request = Request(arguments.source, arguments.model or "", arguments.revision)
@@ -193,18 +191,6 @@ def _key(arguments: Namespace, *, is_head: bool) -> Key:
     if key.public != arguments.signed_by:
         raise InputError("--signed-by is another key's", where=str(arguments.signing_key))
     return key
-
-
-def _rdma_ports(arguments: Namespace) -> list[Port]:
-    if arguments.rdma and arguments.encrypt:
-        raise InputError(
-            "--rdma and --encrypt exclude each other: over RDMA the bytes travel in the clear",
-            hint="Leave out one of them.",
-        )
-    try:
-        return [Port.parse(text) for text in arguments.rdma.split(",") if text]
-    except ValueError as error:
-        raise InputError(str(error), where="--rdma") from error
 
 
 def _token() -> str:

@@ -175,10 +175,8 @@ class Pipeline:
 
     @property
     def _remarks(self) -> list[str]:
-        """Remarks beside the progress: of the source, on RDMA that failed, on members passed over."""
+        """Remarks beside the progress: of the source, on members passed over."""
         remarks = [source.note for source in (self._origin, self._helper) if source and source.note]
-        if self._transport and self._transport.fall_back:
-            remarks.append(f"over TCP, RDMA failed with {self._transport.fall_back}")
         if self._transport:
             remarks += [f"passed over: {why}" for why in self._transport.passed_over]
         if self._needing:

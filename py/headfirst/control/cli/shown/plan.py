@@ -251,12 +251,6 @@ def _print_weights(console: Terminal, service: PlannedService) -> None:
     converted = f"yes, {weights.served_bytes / GB:,.1f} GB" if service.convert_to_bf16 else "no"
     if service.convert_to_bf16 or service.precision != "BF16":
         console.paragraph(f"  Conversion to BF16: {converted}. {service.convert_reason}")
-    if weights.carrier.kind == "rdma":
-        console.paragraph("  Weights between hosts: RDMA (unproven on RDMA hardware), else TCP")
-    carried = [(host, [", ".join(ports)]) for host, ports in weights.carrier.ports.items()]
-    _print_by_host(console, carried, "    RDMA ports: ")
-    if weights.carrier.note:
-        console.paragraph(f"    Note: {weights.carrier.note}")
     console.paragraph(f"  Time: {_time(weights.time)}")
 
 

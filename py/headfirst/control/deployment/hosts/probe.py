@@ -14,7 +14,6 @@ from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide.cluster.types import Cluster, Host, Service
 from headfirst.decide.hardware import gpus
 from headfirst.decide.hardware.facts import HostFacts, NetworkFacts, read
-from headfirst.decide.plan.weights import carrier
 from headfirst.decide.plan.weights.placement import may_be_in_place
 
 MBIT = 10**6 // 8  # bytes
@@ -35,8 +34,6 @@ def _lacks_facts(service: Service, spares: Sequence[Host]) -> bool:
     else:
         known = all(host.gpus and _knows_gpu(host) for host in hosts)
     if may_be_in_place(service.settings) and not all(host.model_folder for host in service.hosts):
-        return True
-    if carrier.is_asked(service):
         return True
     return not known or bool(
         service.meeting and not all(_knows_network(host, cpu=cpu) for host in service.hosts)

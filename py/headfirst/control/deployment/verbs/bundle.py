@@ -101,7 +101,7 @@ def bundle(options: BundleOptions, reporter: Reporter) -> Made:
         title, install = f"Install {', '.join(missing)} on this machine", partial(machine.install, missing)
         run_jobs(reporter, "packages", title, {"apt-get": install}, unit="%")
     jobs = _image_jobs(cluster, plan) | _package_jobs(cluster, hosts, values)
-    jobs |= _wheel_jobs(cluster, hosts)
+    jobs |= _wheel_jobs(hosts)
     jobs |= weight_jobs(needs)
     done, _ = run_jobs(reporter, "collect", "Collect images, packages and wheels", jobs)
     collected = _joined(done.values())
@@ -276,14 +276,12 @@ def _package_jobs(cluster: Cluster, hosts: HostSystems, values: Mapping[str, Any
     return {f"packages of {system}": partial(collect, system) for system in hosts.systems}
 
 
-def _wheel_jobs(cluster: Cluster, hosts: HostSystems) -> dict[str, Job]:
-    extras = bundle_needs.extras(cluster)
-
+def _wheel_jobs(hosts: HostSystems) -> dict[str, Job]:
     def collect(advance: Advance) -> Collected:
         folder = cache_dir("bundle", "wheels")
         files = {f"controller/{name}": item for name, item in wheels.controller(folder, advance).items()}
         for python in sorted({RELEASES[system].python for system in hosts.systems}):
-            tools = wheels.node_tools(folder / python, python, extras, advance)
+            tools = wheels.node_tools(folder / python, python, advance)
             files |= {f"wheels/{python}/{name}": item for name, item in tools.items()}
         return Collected(files, [])
 

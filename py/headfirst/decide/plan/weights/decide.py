@@ -1,4 +1,4 @@
-"""Decides about the weights of a service, of its adapters and its draft: place, carrier, time."""
+"""Decides about the weights of a service, of its adapters and its draft: place, members, time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from headfirst.decide.model.drafting import kind_of_id
 from headfirst.decide.plan import trust
 from headfirst.decide.plan.types import (
     Adapter,
-    Carrier,
     DraftModel,
     Fit,
     Weights,
@@ -24,7 +23,7 @@ from headfirst.decide.plan.types import (
     WeightsShare,
     WeightsTime,
 )
-from headfirst.decide.plan.weights import carrier, layers, placement
+from headfirst.decide.plan.weights import layers, placement
 from headfirst.decide.plan.weights.duration import Job, connections, estimate, rates
 from headfirst.decide.plan.weights.placement import Placement
 
@@ -61,7 +60,6 @@ def decide(
     keep_fp8 = convert and settings.keep_fp8
     passing = int(job.source_bytes * job.kept) if keep_fp8 else job.at_once_bytes
     all_rates = rates(service.hosts, cluster.settings.download_rate, from_hub=job.from_hub, convert=convert)
-    carried = _carrier(cluster, service, in_place=place.how == "in_place")
     shares = _shares(checkpoint, spans, job)
     fetch = settings.weights_fetch if job.from_hub and job.nodes > 1 else "head"
     return Weights(
@@ -81,10 +79,9 @@ def decide(
         warm_cache=cache.how,
         warm_reserve_bytes=cache.reserve_bytes,
         warm_reason=cache.reason,
-        connections=max(connections(all_rates), *(len(ports) for ports in carried.ports.values()), 0),
+        connections=connections(all_rates),
         encrypt=settings.weights_encrypt,
-        carrier=carried,
-        members=_members(cluster, service, checkpoint, carried, shares, fetch=fetch),
+        members=_members(cluster, service, checkpoint, shares, fetch=fetch),
         fetch=fetch,
         time=estimate(job, all_rates, share=settings.weights_fetch == "auto"),
         hidden_layers=checkpoint.layers,
@@ -96,7 +93,6 @@ def _members(
     cluster: Cluster,
     service: Service,
     checkpoint: Checkpoint,
-    carried: Carrier,
     shares: Sequence[WeightsShare],
     *,
     fetch: FetchMode,
@@ -112,7 +108,6 @@ def _members(
             addresses=list(host.weights_addresses or [host.address]),
             fetches=fetch != "head" or host is hosts[0],
             layers=layers.get(host.name, ""),
-            rdma_ports=carried.ports.get(host.name, []),
         )
         for host in hosts
     ]
@@ -160,13 +155,6 @@ def _weights_job(
         if from_hub and not alone and service.settings.weights_fetch == "all"
         else 1,
     )
-
-
-def _carrier(cluster: Cluster, service: Service, *, in_place: bool) -> Carrier:
-    if in_place:
-        return Carrier(kind="tcp")
-    where = service.given.get("weights_carrier") or str(cluster.inventories[0])
-    return carrier.choose(service, where=where)
 
 
 def adapters(

@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 from headfirst.common.errors import NotReadyError
 from headfirst.node.peers.authentication import DIGEST, Caller, digest
-from headfirst.node.weights.transfer.carrier import OFFER, Debts, Loan
 from headfirst.node.weights.transfer.listener import WAIT
 from headfirst.node.weights.transfer.messages import LONGEST
 
@@ -58,12 +57,11 @@ class Gone(ConnectionError):
 
 
 class Body:
-    """The bytes of a file up to `end`; the first ones were `begun` to be read with an answer's headers."""
+    """The bytes of a range; the first ones were `begun` to be read with an answer's headers."""
 
-    def __init__(self, sock: socket.socket, begun: bytes, end: int) -> None:
+    def __init__(self, sock: socket.socket, begun: bytes) -> None:
         self._sock = sock
         self._begun = begun
-        self.end = end
         # The kernel returns when all is there, not at each packet: half the CPU time.
         self._flags = 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_WAITALL
 
@@ -129,10 +127,7 @@ class _Request:
 
 
 class Link:
-    """Speaks from `local_address` to `address`:`port`. Not safe to use from threads, but for `cut`.
-
-    It borrows the bytes of files where it has `debts`.
-    """
+    """Speaks from `local_address` to `address`:`port`. Not safe to use from threads, but for `cut`."""
 
     def __init__(
         self,
@@ -141,13 +136,11 @@ class Link:
         port: int,
         caller: Caller,
         encryption: ssl.SSLContext | None = None,
-        debts: Debts | None = None,
     ) -> None:
         self.address = address
         self._url = f"http://{address}:{port}/"
         self._caller = caller
         self._encryption = encryption
-        self._debts = debts
         self._connection = http.client.HTTPConnection(
             address, port, timeout=_CONNECT_LIMIT_S, source_address=(local_address, 0)
         )
@@ -168,16 +161,13 @@ class Link:
             raise Refused("what answers does not have the transfer's token", where=self._url)
         return data
 
-    def request(self, version: str, name: str, start: int, end: int) -> Body | Loan:
-        """The bytes from `start` up to `end` of a file; of a loan the first of them, until the next request.
+    def request(self, version: str, name: str, start: int, end: int) -> Body:
+        """The bytes from `start` up to `end` of a file, until the next request.
 
         Raises Unreachable, NotThere, Gone, or Refused.
         """
         path, span = f"/{version}/{quote(name)}", f"bytes={start}-{end - 1}"
-        offer = self._debts.offer() if self._debts else None
-        words = ("GET", path, span, *([offer] if offer else []))
-        headers = {"Range": span} | ({OFFER: offer} if offer else {})
-        answer = self._ask(_Request("GET", path, words, headers, SILENCE_LIMIT_S))
+        answer = self._ask(_Request("GET", path, ("GET", path, span), {"Range": span}, SILENCE_LIMIT_S))
         if answer.status != HTTPStatus.PARTIAL_CONTENT:
             self.close()
             if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -188,19 +178,11 @@ class Link:
         told = _RANGE_FORM.fullmatch(answer.headers.get("Content-Range", ""))
         if told is None or int(told[1]) != start or self._connection.sock is None:
             raise http.client.HTTPException(f"another range is sent instead of {span}")
-        sent = int(told[2]) + 1
-        if self._debts and offer and OFFER in answer.headers:
-            data = self._bounded(answer)
-            if not start < sent <= end or not self._caller.is_answer(dict(answer.headers), data):
-                raise http.client.HTTPException(f"what is lent is no part of {span}, or not by a member")
-            return self._debts.take(data, self._connection.sock, sent)
-        if self._debts and offer:
-            self._debts.fail("it sends over TCP")
-        if sent != end or answer.length != end - start:
+        if int(told[2]) != end - 1 or answer.length != end - start:
             raise http.client.HTTPException(f"{answer.length} bytes are sent instead of {end - start}")
         begun = bytes(answer.fp.peek())
         answer.close()  # the rest is read from the socket, without a copy
-        return Body(self._connection.sock, begun, end)
+        return Body(self._connection.sock, begun)
 
     def cut(self) -> None:
         """End the connection, also while another thread uses or opens it; that one finds it ended."""
@@ -212,8 +194,6 @@ class Link:
 
     def close(self) -> None:
         """Close the connection; the next request opens it again."""
-        if self._debts:
-            self._debts.close()
         self._connection.close()
         self._is_cut = False
 

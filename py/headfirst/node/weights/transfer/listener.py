@@ -1,14 +1,15 @@
 """Answers the members of a transfer over HTTP: their news, and ranges of the files that this node has.
 
-`POST /` exchanges news (chain.py). `GET /VERSION/NAME` with a Range sends bytes of a file, or lends them
-over RDMA (carrier.py); those that are not here yet are waited for, so that a neighbour reads a file while it
-still grows. docs/weights-protocol.md describes both for other programs.
+`POST /` exchanges news (chain.py). `GET /VERSION/NAME` with a Range sends bytes of a file; those that are not
+here yet are waited for, so that a neighbour reads a file while it still grows. docs/weights-protocol.md
+describes both for other programs.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import select
 import socket
 import ssl
 import struct
@@ -23,9 +24,7 @@ from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.node.peers.authentication import Admission
 from headfirst.node.peers.server import PeerHandler, PeerServer
-from headfirst.node.weights.transfer.carrier import OFFER, Carrier, Loans, is_over
 from headfirst.node.weights.transfer.messages import LONGEST
-from headfirst.node.weights.transfer.rdma import LOAN, Lender
 from headfirst.node.weights.transfer.shelf import Shelf
 
 WAIT = "X-Headfirst-Wait"
@@ -57,11 +56,10 @@ class Listener:
         exchange: Exchange,
         shelf: Shelf,
         encryption: ssl.SSLContext | None = None,
-        carrier: Carrier | None = None,
     ) -> None:
-        self.exchange, self.shelf, self.carrier = exchange, shelf, carrier or Carrier()
+        self.exchange, self.shelf = exchange, shelf
         self.sent = 0
-        """Bytes of files that were sent or lent."""
+        """Bytes of files that were sent."""
         self._lock = threading.Lock()
         admission = Admission(token)
         self._servers: list[_Server] = []
@@ -135,16 +133,6 @@ class _Server(PeerServer):
 class _Handler(PeerHandler):
     server: _Server
 
-    def setup(self) -> None:
-        """Nothing is lent over a connection that is new."""
-        super().setup()
-        self._loans = Loans(self.server.listener.carrier, self.client_address[0])
-
-    def finish(self) -> None:
-        """End what is lent with the connection."""
-        self._loans.close()
-        super().finish()
-
     def do_POST(self) -> None:
         """Exchange news."""
         waits = self.headers.get(WAIT, "")
@@ -159,19 +147,17 @@ class _Handler(PeerHandler):
         return self.answer(words, data)
 
     def do_GET(self) -> None:
-        """Send a range of a file, each byte once it is here; or lend the first bytes of it."""
+        """Send a range of a file, each byte once it is here."""
         path, span = _PATH_FORM.fullmatch(self.path), _RANGE_FORM.fullmatch(self.headers.get("Range", ""))
         if path is None or span is None or "Content-Length" in self.headers or int(span[1]) > int(span[2]):
             return self.refuse(HTTPStatus.BAD_REQUEST)
-        offer = self.headers.get(OFFER)
-        words = ("GET", self.path, span[0]) if offer is None else ("GET", self.path, span[0], offer)
-        if not self.is_admitted(words):
+        if not self.is_admitted(("GET", self.path, span[0])):
             return None
         with self.server.busy(self.connection):
-            self._answer_range(words, path[1], unquote(path[2]), int(span[1]), int(span[2]) + 1)
+            self._answer_range(path[1], unquote(path[2]), int(span[1]), int(span[2]) + 1)
         return None
 
-    def _answer_range(self, words: tuple[str, ...], version: str, name: str, start: int, end: int) -> None:
+    def _answer_range(self, version: str, name: str, start: int, end: int) -> None:
         if self.server.listener.shelf.is_beyond(name, version, start):
             return self.refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
         try:
@@ -183,30 +169,15 @@ class _Handler(PeerHandler):
             return None
         file, size = opened
         try:
-            if lender := self._loans.lender(self.headers.get(OFFER)):
-                end = min(end, self.server.listener.shelf.available(name, version, start, 0), start + LOAN)
-                self._lend(lender, words, file, start, end, size)
-            else:
-                self._send(file, version, name, start, min(end, size), size)
-        except UntrustedError:
-            return self.refuse(HTTPStatus.BAD_REQUEST)
+            self._send(file, version, name, start, min(end, size), size)
         except OSError:  # the neighbour went away, or takes nothing
             self.close_connection = True
         finally:
             os.close(file)
         return None
 
-    def _lend(
-        self, lender: Lender, words: tuple[str, ...], file: int, start: int, end: int, size: int
-    ) -> None:
-        loan = lender.offer + lender.lend(file, start, end - start)
-        proof = self.server.admission.answer(dict(self.headers), words, loan)
-        self._begin_range(len(loan), start, end, size, {OFFER: "loan", **proof})
-        self.wfile.write(loan)
-        self.server.listener.count(end - start)
-
     def _send(self, file: int, version: str, name: str, start: int, end: int, size: int) -> None:
-        self._begin_range(end - start, start, end, size, {})
+        self._begin_range(start, end, size)
         while start < end:
             ready = self._waited(
                 lambda at=start: self.server.listener.shelf.available(name, version, at, _SLICE_S) - at  # type: ignore[misc]
@@ -216,9 +187,9 @@ class _Handler(PeerHandler):
                 break
             start += self._send_bytes(file, start, min(ready, end - start, _AT_ONCE))
 
-    def _begin_range(self, length: int, start: int, end: int, size: int, headers: dict[str, str]) -> None:
-        span = {"Content-Length": str(length), "Content-Range": f"bytes {start}-{end - 1}/{size}"}
-        self.begin(HTTPStatus.PARTIAL_CONTENT, span | headers)
+    def _begin_range(self, start: int, end: int, size: int) -> None:
+        span = {"Content-Length": str(end - start), "Content-Range": f"bytes {start}-{end - 1}/{size}"}
+        self.begin(HTTPStatus.PARTIAL_CONTENT, span)
 
     def _send_bytes(self, file: int, start: int, count: int) -> int:
         if isinstance(self.connection, ssl.SSLSocket):
@@ -236,6 +207,13 @@ class _Handler(PeerHandler):
         """What `ask` returns, asked again until it is something, or the neighbour is gone, or time is up."""
         deadline = time.monotonic() + BYTES_WAIT_S
         while not (answer := ask()):
-            if time.monotonic() > deadline or self.server.listener.shelf.closed or is_over(self.connection):
+            if time.monotonic() > deadline or self.server.listener.shelf.closed or _is_over(self.connection):
                 break
         return answer
+
+
+def _is_over(sock: socket.socket) -> bool:
+    """Whether the peer has closed a connection, or sends what nobody asked for."""
+    look = select.poll()
+    look.register(sock, select.POLLIN)
+    return bool(look.poll(0))

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headfirst.node.weights.proof.hashing import PIECE, FileHash
-from headfirst.node.weights.transfer.carrier import Loan
 from headfirst.node.weights.transfer.link import Body, Gone, Link, Refused, Unreachable
-from headfirst.node.weights.transfer.rdma import buffer
 from headfirst.node.weights.transfer.shelf import Shelf
 
 _SPAN = 64  # pieces that are asked for in one request
@@ -106,7 +104,7 @@ class Receiver:
     `source` returns None while there is no member to ask. `pass_over` is called with a member that sends
     wrong bytes again and again, and why, `silent` with one that sends none for too long: another one that
     `source` names then is asked. `links` makes a link to a member for one of the connections, which are
-    numbered, and have memory for a piece. Safe to use from threads; it has some of its own.
+    numbered. Safe to use from threads; it has some of its own.
     """
 
     def __init__(
@@ -115,7 +113,7 @@ class Receiver:
         source: Callable[[str], int | None],
         pass_over: Callable[[int, str], object],
         silent: Callable[[int], object],
-        links: Callable[[int, int, memoryview], Link],
+        links: Callable[[int, int], Link],
         connections: int,
     ) -> None:
         self._shelf = shelf
@@ -227,8 +225,8 @@ class Receiver:
 
     def _work(self, number: int) -> None:
         links: dict[int, Link] = {}
-        memory = buffer(PIECE)
-        while (span := self._next(number, links, memory)) is not None:
+        memory = memoryview(bytearray(PIECE))
+        while (span := self._next(number, links)) is not None:
             link, why, wrong = links[span.source], "", False
             try:
                 self._bring(span, link, memory)
@@ -269,7 +267,7 @@ class Receiver:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or time.monotonic() > deadline, _PAUSE_S)
 
-    def _next(self, number: int, links: dict[int, Link], memory: memoryview) -> _Span | None:
+    def _next(self, number: int, links: dict[int, Link]) -> _Span | None:
         """Claim the first pieces that somebody can be asked for; None when it is time to stop."""
         with self._changed:
             while not self._closed:
@@ -284,7 +282,7 @@ class Receiver:
                     file.waiting -= set(range(first, end))
                     span = _Span(name, file, first, end, source)
                     if source not in links:
-                        links[source] = self._links(number, source, memory)
+                        links[source] = self._links(number, source)
                     self._active[number] = span, links[source]
                     return span
                 self._changed.wait(_PAUSE_S)
@@ -301,10 +299,8 @@ class Receiver:
 
     def _bring(self, span: _Span, link: Link, memory: memoryview) -> None:
         proof, file = span.file.proof, span.file
-        body: Body | Loan | None = None
+        body = self._ask(span, link)
         for piece in range(span.first, span.end):
-            if body is None or body.end <= piece * PIECE:
-                body = self._ask(span, piece, link)
             view = memory[: proof.piece_size(piece)]
             body.fill(view)
             with self._changed:
@@ -319,12 +315,12 @@ class Receiver:
             if not lacking:
                 self._end(file, Finished(span.name, frozenset(file.senders)))
 
-    def _ask(self, span: _Span, first: int, link: Link) -> Body | Loan:
-        proof = span.file.proof
+    def _ask(self, span: _Span, link: Link) -> Body:
+        proof, start = span.file.proof, span.first * PIECE
         try:
-            return link.request(proof.version, span.name, first * PIECE, min(span.end * PIECE, proof.size))
+            return link.request(proof.version, span.name, start, min(span.end * PIECE, proof.size))
         except Gone:
-            _suspect(span.file, first, f"{link.address} has lost its copy of this file")
+            _suspect(span.file, span.first, f"{link.address} has lost its copy of this file")
             raise
 
     def _end(self, file: _File, event: Event) -> None:

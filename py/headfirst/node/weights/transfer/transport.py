@@ -12,11 +12,9 @@ from headfirst.node.peers.authentication import Caller
 from headfirst.node.weights.proof.hashing import FileHash
 from headfirst.node.weights.transfer import chain
 from headfirst.node.weights.transfer.board import Board
-from headfirst.node.weights.transfer.carrier import Carrier, Debts
 from headfirst.node.weights.transfer.chain import PATIENCE_S, Chain
 from headfirst.node.weights.transfer.link import Link
 from headfirst.node.weights.transfer.listener import Listener
-from headfirst.node.weights.transfer.rdma import Port
 from headfirst.node.weights.transfer.receiver import Event, Receiver
 from headfirst.node.weights.transfer.shelf import Shelf
 from headfirst.node.weights.transfer.signing import Key
@@ -31,8 +29,7 @@ class Transfer:
 
     `members` are in the order of the ring, the head first; each has one or more addresses, all as many, of
     which the n-th ones reach each other. Every address listens on `port`. `connections` are opened to the
-    member before, spread over the addresses and over this node's `rdma` ports, the n-th of which reaches the
-    n-th ones of the others; none for TCP. `key` is the head's, of which the others have the public half.
+    member before, spread over the addresses. `key` is the head's, of which the others have the public half.
     """
 
     members: Sequence[Sequence[str]]
@@ -42,17 +39,15 @@ class Transfer:
     key: Key
     connections: int = CONNECTIONS
     encrypt: bool = False
-    rdma: Sequence[Port] = ()
     patience_s: float = PATIENCE_S
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of files that this process sent and received, and what carried them: `rdma` or `tcp`."""
+    """Bytes of files that this process sent and received."""
 
     sent: int = 0
     received: int = 0
-    carrier: str = "tcp"
 
 
 class Transport:
@@ -65,7 +60,6 @@ class Transport:
         self._transfer = transfer
         self._holders = holders
         self._shelf = Shelf()
-        self._carrier = Carrier(transfer.rdma)
         server_side = client_side = None
         if transfer.encrypt:
             from headfirst.node.weights.transfer.encryption import contexts
@@ -81,14 +75,13 @@ class Transport:
             lambda data, wait: chain.answer(board, data, wait),
             self._shelf,
             server_side,
-            self._carrier,
         )
         self._silent_until: dict[int, float] = {}
         self._receiver = Receiver(
             self._shelf, self._source, self.pass_over, self._is_silent, self._link, transfer.connections
         )
         self._chain = Chain(
-            board, lambda index: self._link(0, index, None), self._receiver.reroute, transfer.patience_s
+            board, lambda index: self._link(0, index), self._receiver.reroute, transfer.patience_s
         )
         self._stack = ExitStack()
 
@@ -110,7 +103,7 @@ class Transport:
     @property
     def traffic(self) -> Traffic:
         """What was sent and received so far."""
-        return Traffic(self._listener.sent, self._receiver.received, self._carrier.name)
+        return Traffic(self._listener.sent, self._receiver.received)
 
     @property
     def passed_over(self) -> list[str]:
@@ -132,11 +125,6 @@ class Transport:
     def farewell(self) -> None:
         """Send each other member the last report of this one."""
         self._chain.farewell()
-
-    @property
-    def fall_back(self) -> str:
-        """Why TCP carries bytes that RDMA should carry; "" where it does not."""
-        return self._carrier.failure
 
     def offer(self, name: str, proof: FileHash, path: Path) -> None:
         """Offer the file `path`, which is whole and proven."""
@@ -172,8 +160,7 @@ class Transport:
     def _is_silent(self, index: int) -> None:
         self._silent_until[index] = time.monotonic() + _AVOIDED_S
 
-    def _link(self, number: int, index: int, memory: memoryview | None) -> Link:
-        """A link to a member; it borrows into `memory`, where RDMA is to be used."""
+    def _link(self, number: int, index: int) -> Link:
         local, remote = self._transfer.members[self._transfer.index], self._transfer.members[index]
         lane = number % len(local)
         return Link(
@@ -182,5 +169,4 @@ class Transport:
             self._transfer.port,
             Caller(self._transfer.token),
             self._encryption,
-            Debts(self._carrier, number, remote[lane], memory) if memory and self._transfer.rdma else None,
         )

@@ -71,11 +71,7 @@ def _node_tools(plan: Plan, host: Host, files: Artifacts) -> dict[str, Any]:
         for source in _sources(service)
         if source in HUBS and member.fetches
     }
-    rdma = any(member.rdma_ports for _, member in members)
-    return {
-        "node_tools_wheel": str(files.node_wheel),
-        "node_tools_extras": [*hubs, *(["rdma"] if rdma else [])],
-    }
+    return {"node_tools_wheel": str(files.node_wheel), "node_tools_extras": list(hubs)}
 
 
 def _proxies(cluster: Cluster, member: WeightsMember) -> dict[str, str]:
@@ -111,7 +107,6 @@ def _weights(
         "weights_connections": service.weights.connections,
         "weights_fetch": service.weights.fetch,
         "weights_encrypt": service.weights.encrypt,
-        "weights_rdma": member.rdma_ports,
         "weights_token": secrets.weights_token,
         "weights_hub_token": hub_token(service.weights.source) if member.fetches else "",
         # Nothing between the hosts reads these: of a member that fetches, the hub's client does.

@@ -1,9 +1,7 @@
-"""A virtual machine of these files, by default with an RDMA device of Soft-RoCE, where the kernel has none.
-
-Usage: python tests/soft_roce.py COMMAND [ARGUMENT …]   (root; packages qemu-system-x86 busybox-static cpio)
+"""A virtual machine of these files. It needs root, and the packages qemu-system-x86, busybox-static, cpio.
 
 It boots Debian's kernel in QEMU, without KVM, in about 15 seconds. Its files are those of this machine, and
-what it writes is gone afterwards. The device rxe0 has the address 10.97.0.1. COMMAND starts in this folder.
+what it writes is gone afterwards.
 """
 
 from __future__ import annotations
@@ -12,25 +10,12 @@ import gzip
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-PACKAGES = ["libibverbs1", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200"]  # in the machine only
-MODULES = [
-    "virtio_pci",
-    "crc32_generic",
-    "crc32c_generic",
-    "9pnet_virtio",
-    "9p",
-    "overlay",
-    "veth",
-    "rdma_rxe",
-    "ib_uverbs",
-]
+MODULES = ["virtio_pci", "crc32_generic", "crc32c_generic", "9pnet_virtio", "9p", "overlay"]
 APPLETS = ["sh", "mount", "mkdir", "insmod", "ip", "chroot", "poweroff", "switch_root", "cp", "ln"]
 SHARE = "trans=virtio,version=9p2000.L,msize=512000"
 FIRST = f"""#!/bin/sh
@@ -38,55 +23,36 @@ export PATH=/bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 for module in /modules/*; do insmod $module; done
 mount -t 9p -o {SHARE},ro,cache=loose host /host
-mount -t 9p -o {SHARE},ro more /more
 mount -t 9p -o {SHARE} job /job
 mount -t tmpfs tmpfs /changes; mkdir /changes/upper /changes/work /new
-mount -t overlay -o lowerdir=/more:/host,upperdir=/changes/upper,workdir=/changes/work overlay /new
+mount -t overlay -o lowerdir=/host,upperdir=/changes/upper,workdir=/changes/work overlay /new
 mkdir -p /new/job; mount -o bind /job /new/job
 for name in proc sys dev; do mount -o bind /$name /new/$name; done
 mkdir -p /new/dev/shm; mount -t tmpfs tmpfs /new/dev/shm
 """
-INIT = """
-ip link set lo up
-chroot /new /bin/bash /job/run >/job/output 2>&1
-poweroff -f
-"""
-RUN = """
-ldconfig
-ip link add rdma type veth peer name other
-ip address add 10.97.0.1/24 dev rdma && ip link set other up && ip link set rdma up
-rdma link add rxe0 type rxe netdev rdma
-while ! grep -q ACTIVE /sys/class/infiniband/rxe0/ports/1/state; do sleep 0.1; done
-"""
 
 
 def run(
-    command: list[str],
-    folder: Path,
-    cache: Path,
-    time_limit: float = 300,
-    *,
-    modules: Sequence[str] = MODULES,
-    init: str = INIT,
-    before: str = RUN,
+    command: list[str], cache: Path, time_limit: float, *, modules: Sequence[str], init: str
 ) -> tuple[int, str]:
     """Exit code and output of `command` in the machine; `cache` keeps the packages.
 
-    `init` continues the first program, which has put the file system together at /new; /job/run is what it
-    must run there, and then turn the machine off. `before` comes before the command.
+    `modules` are loaded after MODULES. `init` continues the first program, which has put the file system
+    together at /new; /job/run is what it must run there, and then turn the machine off.
     """
     kernel = next(iter(cache.glob("root/boot/vmlinuz-*")), None) or _unpacked(cache, modules, init)
     job = cache / "job"
     job.mkdir(exist_ok=True)
     for name in ("output", "status"):
         (job / name).unlink(missing_ok=True)
-    own = f"cd {shlex.quote(str(folder))} && {shlex.join(command)}; echo $? >/job/status"
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    (job / "run").write_text(f"export HOME=/root PATH={shlex.quote(path)}\n{before}{own}\n")
+    (job / "run").write_text(
+        f"export HOME=/root PATH={shlex.quote(path)}\n{shlex.join(command)}; echo $? >/job/status\n"
+    )
     argv = ["qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max", "-m", "3072", "-nodefaults"]
     argv += ["-nographic", "-no-reboot", "-serial", f"file:{cache / 'console'}", "-kernel", str(kernel)]
     argv += ["-initrd", str(cache / "initrd"), "-append", "console=ttyS0 panic=-1 mitigations=off"]
-    for tag, shared in (("host", Path("/")), ("more", cache / "more"), ("job", job)):
+    for tag, shared in (("host", Path("/")), ("job", job)):
         readonly = "off" if tag == "job" else "on"
         argv += ["-virtfs", f"local,path={shared},mount_tag={tag},security_model=none,readonly={readonly}"
                  ",multidevs=remap"]  # fmt: skip
@@ -101,23 +67,17 @@ def _unpacked(cache: Path, modules: Sequence[str], init: str) -> Path:
     ).stdout
     found = re.search(r"Depends: (linux-image-\S+)", depends)
     assert found, depends
-    for folder, packages in (("root", [found[1]]), ("more", PACKAGES)):
-        (cache / folder).mkdir(parents=True)
-        subprocess.run(["apt-get", "download", "--quiet", *packages], cwd=cache, check=True)
-        for package in cache.glob("*.deb"):
-            subprocess.run(["dpkg", "--extract", package, cache / folder], check=True)
-            package.unlink()
-    # /lib is a link into /usr here; a folder of that name would hide it.
-    for package in list((cache / "more").glob("lib/*")):
-        shutil.copytree(package, cache / "more/usr/lib" / package.name, symlinks=True, dirs_exist_ok=True)
-    shutil.rmtree(cache / "more/lib", ignore_errors=True)
+    subprocess.run(["apt-get", "download", "--quiet", found[1]], cwd=cache, check=True)
+    [package] = cache.glob("*.deb")
+    subprocess.run(["dpkg", "--extract", package, cache / "root"], check=True)
+    package.unlink()
     _write_initrd(cache, modules, init)
     return next(cache.glob("root/boot/vmlinuz-*"))
 
 
 def _write_initrd(cache: Path, modules: Sequence[str], init: str) -> None:
     first = cache / "first"
-    for name in ["bin", "modules", "host", "more", "job", "changes", "proc", "sys", "dev"]:
+    for name in ["bin", "modules", "host", "job", "changes", "proc", "sys", "dev"]:
         (first / name).mkdir(parents=True)
     (first / "init").write_text(FIRST + init)
     (first / "init").chmod(0o755)
@@ -147,17 +107,6 @@ def _modules(root: Path, modules: Sequence[str]) -> list[Path]:
             add(needed)
         order.setdefault(name)
 
-    for module in modules:
+    for module in (*MODULES, *modules):
         add(next(name for name in needs if Path(name).stem == module))
     return [folder / name for name in order]
-
-
-def main() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        status, output = run(sys.argv[1:], Path.cwd(), Path(name))
-    print(output, end="")
-    raise SystemExit(status)
-
-
-if __name__ == "__main__":
-    main()
