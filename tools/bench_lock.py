@@ -16,7 +16,7 @@ from uv import find_uv_bin
 ROOT = Path(__file__).parents[1] / "py"
 sys.path.insert(0, str(ROOT))
 
-from headfirst.control.images.pip_settings import uv_environment  # noqa: E402  # the checkout's, installed or not
+from headfirst.control.machine.pip_settings import uv_environment  # noqa: E402  # the checkout's, installed or not
 
 TOOL = "evalscope==1.14.1"
 HEADER = "# Python packages of the load tool. Made by tools/bench_lock.py; do not edit.\n"

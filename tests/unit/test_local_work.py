@@ -16,7 +16,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs import up
 from headfirst.control.images import build
 from headfirst.control.inventory.inventory import load
-from headfirst.control.lab import packages
+from headfirst.control.machine import packages
 from headfirst.control.run.events import (
     Event,
     FindingsReported,

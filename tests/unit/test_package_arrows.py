@@ -47,6 +47,7 @@ FLOORS = {
         ("run",),
         ("live",),
         ("images", "lab", "demo"),
+        ("machine",),
     ),
 }
 

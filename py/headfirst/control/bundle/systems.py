@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.common.errors import InputError, NotReadyError
-from headfirst.control.lab import host_settings
+from headfirst.control.machine import apt
 
 ARCHITECTURES = {"x86_64": "amd64"}
 """What `uname -m` prints -> Debian's name. The wheels and images of a bundle are of this architecture too."""
@@ -81,7 +81,7 @@ def archives(system: System, templates: Path = TEMPLATES) -> list[str]:
     NotReadyError where they are not installed here.
     """
     if system == own():
-        return host_settings.apt_sources()
+        return apt.sources()
     release, uris = RELEASES[system], _uris(templates / f"{system.id.capitalize()}.info")
     signed = f"[signed-by=/usr/share/keyrings/{system.id}-archive-keyring.gpg]"
     return [

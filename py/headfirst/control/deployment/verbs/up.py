@@ -28,8 +28,8 @@ from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
 from headfirst.control.deployment.running.role_vars.outbound import outbound_vars
 from headfirst.control.deployment.running.role_vars.weights import hub_tokens
 from headfirst.control.deployment.running.stages import checked_tags, refuse_limit
-from headfirst.control.lab import packages
 from headfirst.control.lab.lifecycle import up as lab_up
+from headfirst.control.machine import packages
 from headfirst.control.ownership.lease import Held
 from headfirst.control.run.environment import require_all
 from headfirst.control.run.events import Finding, FindingsReported
