@@ -26,8 +26,8 @@ from pathlib import Path
 from headfirst.control.bench import environment, requests, tool
 from headfirst.control.bench.load import Load
 from headfirst.control.bench.result import Point, point
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.tunnel import tunnel
+from headfirst.decide.cluster.login import HostAccess
 
 STEP_S = 0.02
 ANSWER = 100
