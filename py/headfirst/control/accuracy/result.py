@@ -15,6 +15,7 @@ from headfirst.common.state_files import replace_file
 from headfirst.common.untrusted import UntrustedError, json_document
 from headfirst.control.accuracy.statistics import wilson
 from headfirst.control.bench.result import Subject
+from headfirst.control.evalscope.process import Attempt
 
 FILE = "accuracy.json"
 JOURNAL = "answers.jsonl"
@@ -28,7 +29,7 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Answer(_Frozen):
+class Answer(Attempt):
     """What became of one question. `extracted` is the part of `text` that was compared with the right answer.
 
     `cut`: the answer ended at `max_tokens`. With `error` there was no answer.
@@ -41,7 +42,6 @@ class Answer(_Frozen):
     text: str = ""
     cut: bool = False
     tokens: Count = 0
-    error: str | None = None
 
 
 class Endpoint(_Frozen):

@@ -15,6 +15,7 @@ from headfirst.common.errors import InputError
 from headfirst.common.state_files import replace_file
 from headfirst.common.untrusted import UntrustedError, json_document
 from headfirst.control.bench.load import Load, Shape
+from headfirst.control.evalscope.process import Attempt
 
 FILE = "result.json"
 MAX_FILE_BYTES = 16 << 20
@@ -27,7 +28,7 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Sample(_Frozen):
+class Sample(Attempt):
     """One request. `start` and `end` are on one clock, `first` is the time to the first token; tokens are
     those that the engine counts. Of a failed request there are its times, status and error only."""
 
@@ -37,7 +38,6 @@ class Sample(_Frozen):
     prompt: Count = 0
     answer: Count = 0
     status: int | None = None
-    error: str | None = None
 
     @property
     def per_token(self) -> float | None:
