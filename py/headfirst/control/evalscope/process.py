@@ -11,10 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from headfirst.common.errors import HeadfirstError
 from headfirst.common.untrusted import UntrustedError, integer, json_document, json_object, shown
+from headfirst.decide.frozen import Frozen
 
 DRIVER = Path(__file__).with_name("driver.py")
 MAX_EVENT_BYTES = 4 << 20
@@ -23,10 +24,8 @@ _KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "USER", "SSL_CERT_FILE", "SSL_CERT_
 _END_S = 10.0
 
 
-class Attempt(BaseModel):
+class Attempt(Frozen):
     """What became of one request; with `error` there was no whole answer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     error: str | None = None
 
