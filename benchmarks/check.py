@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headfirst.control.deployment.lab_nodes import lab_access, required_lab
+from headfirst.control.deployment.lab_nodes import lab_logins
 from headfirst.control.deployment.running import inventory
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.environment import forks
@@ -47,7 +47,7 @@ def measure(path: Path, login: Path) -> list[tuple[float, float]]:
     """Seconds of `deploy check` and of `ansible all -m setup`, of each round."""
     cluster = load([path])
     no_variables: dict[str, dict[str, Any]] = {host.name: {} for host in cluster.hosts}
-    inventory.write(login, cluster, no_variables, lab_access(required_lab(cluster)))
+    inventory.write(login, cluster, no_variables, lab_logins(cluster))
     check = [DEPLOY, "check", str(path), "--plain"]
     setup = [str(BIN / "ansible"), "all", "-i", str(path), "-i", str(login), "-m", "setup"]
     # As `deploy` has them, so that the comparison is not easier than need be.

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from headfirst.control.deployment.lab_nodes import lab_access, required_lab
+from headfirst.control.deployment.lab_nodes import lab_logins
 from headfirst.control.deployment.running import inventory
 from headfirst.control.inventory.inventory import load
 
@@ -48,7 +48,7 @@ def main() -> None:
             print(f"first up on {nodes} nodes: {seconds(deploy, 'up', str(path), '--plain'):.0f} s")
             cluster = load([path])
             hosts: dict[str, dict[str, object]] = {host.name: {} for host in cluster.hosts}
-            inventory.write(login, cluster, hosts, lab_access(required_lab(cluster)))
+            inventory.write(login, cluster, hosts, lab_logins(cluster))
             setup = [str(BIN / "ansible"), "all", "-i", str(path), "-i", str(login), "-m", "setup"]
             rounds = [(seconds(deploy, "up", str(path), "--plain"), seconds(*setup)) for _ in range(ROUNDS)]
         finally:

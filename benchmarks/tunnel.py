@@ -23,11 +23,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from headfirst.control.bench import environment, requests, tool
+from headfirst.control.bench import requests
 from headfirst.control.bench.load import Load
-from headfirst.control.bench.result import Point, point
-from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.bench.result import Point, Sample, point
+from headfirst.control.evalscope import environment, process
 from headfirst.control.live.ssh_access.tunnel import tunnel
+from headfirst.decide.cluster.login import HostAccess
 
 STEP_S = 0.02
 ANSWER = 100
@@ -77,13 +78,10 @@ def measure(python: Path, url: str, load: Load) -> Point:
         file = Path(folder) / "requests"
         text = [{"role": "user", "content": "Hello"}]
         requests.write(iter([requests.body("m", text, ANSWER)] * (number + warmup)), file)
-        job = tool.Job(
-            load=load, requests=file, warmup=warmup, number=number, seconds=None, timeout=60, seed=0
-        )
-        own = Path(folder) / "tool"
-        own.mkdir()
-        with tool.running(python, url, "key", Path(folder) / "log") as running:
-            return point(load, running.run(job, own, lambda _: None), warmup)
+        job = {"requests": str(file), "warmup": warmup, "number": number, "concurrency": int(load.value)}
+        with process.running(python, "load", url, "key", Path(folder) / "log") as tool:
+            results = tool.run({**job, "timeout": 60, "seed": 0})
+            return point(load, [tool.attempt(Sample, result) for result in results], warmup)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headfirst.control.lab import lifecycle, types
+from headfirst.control.paths import state_dir
 
 LOGIN = """\
 ansible_user={access.user}
@@ -41,7 +42,7 @@ def bare_nodes(name: str, network: str, count: int, folder: Path) -> Iterator[Ba
         name=name,
         subnet=f"{network}.0/24",
         nodes=tuple(types.LabNode(f"node{i}", f"{network}.{10 + i}") for i in range(1, count + 1)),
-        state_dir=types.state_home() / name,
+        state_dir=state_dir("lab", name),
         shared_dir=shared,
     )
     try:

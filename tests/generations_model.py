@@ -28,9 +28,9 @@ from ansible_collections.headfirst.serving.plugins.modules import container_gene
 from ansible_collections.headfirst.serving.plugins.modules.container_generations import Generations
 from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
 from headfirst.common.errors import HeadfirstError, NotReadyError
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.ownership import lease, requests
 from headfirst.control.ownership.holder import new_lock
+from headfirst.decide.cluster.login import HostAccess
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,

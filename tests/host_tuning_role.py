@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from variables_of_role import role_vars
 
 ROLE = Path(__file__).resolve().parents[1] / "roles" / "host_tuning"
 LOOK = {
@@ -23,7 +24,7 @@ LOOK = {
 
 def templar(look: dict[str, Any], **variables: Any) -> Templar:
     loader = DataLoader()
-    own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
+    own = role_vars(loader, ROLE)
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
     known = {"__host_tuning_state": {"tuning": {**LOOK, **look}}, "ansible_managed": "Ansible managed"}
     return Templar(loader, variables={**defaults, **own, **known, **variables})

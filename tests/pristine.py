@@ -18,7 +18,8 @@ import docker
 from docker.models.containers import Container
 from headfirst.control import pip_config
 from headfirst.control.images import rootfs, store
-from headfirst.control.lab import engine, host_settings, nodes, packages
+from headfirst.control.lab import host_settings, nodes
+from headfirst.control.machine import apt, engine, packages
 from headfirst.control.paths import cache_dir
 
 NAME = "headfirst-fresh"
@@ -107,7 +108,7 @@ def local_folders() -> dict[str, Path]:
 
 def _make_root(scratch: Path) -> Path:
     acquire, root = scratch / "apt.conf", scratch / "root.tar"
-    acquire.write_text(host_settings.apt_acquire())
+    acquire.write_text(apt.acquire())
     sources = rootfs.sources()
     argv = ["mmdebstrap", "--mode=root", "--variant=minbase", f"--include={_INCLUDED}", f"--aptopt={acquire}"]
     argv += ["--quiet", rootfs.SUITE, str(root), *(["-"] if sources else [])]

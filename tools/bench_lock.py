@@ -1,4 +1,4 @@
-"""Writes py/headfirst/control/bench/packages.lock: evalscope with all that `deploy bench` and
+"""Writes py/headfirst/control/evalscope/packages.lock: evalscope with all that `deploy bench` and
 `deploy test --accuracy` import of it.
 
 Usage: python tools/bench_lock.py   (uses the machine's package index)
@@ -16,11 +16,11 @@ from uv import find_uv_bin
 ROOT = Path(__file__).parents[1] / "py"
 sys.path.insert(0, str(ROOT))
 
-from headfirst.control.images.pip_settings import uv_environment  # noqa: E402  # the checkout's, installed or not
+from headfirst.control.machine.pip_settings import uv_environment  # noqa: E402  # the checkout's, installed or not
 
 TOOL = "evalscope==1.14.1"
 HEADER = "# Python packages of the load tool. Made by tools/bench_lock.py; do not edit.\n"
-LISTS = ROOT / "headfirst" / "control" / "bench" / "packages"
+LISTS = ROOT / "headfirst" / "control" / "evalscope" / "packages"
 PYTHON = "3.11"
 CONTROLLERS = ("manylinux", "musllinux", "macosx")
 _FLAGS = (

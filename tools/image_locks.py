@@ -19,7 +19,7 @@ from uv import find_uv_bin
 ROOT = Path(__file__).parents[1] / "py"
 sys.path.insert(0, str(ROOT))
 
-from headfirst.control.images.pip_settings import uv_environment  # noqa: E402  # the checkout's, installed or not
+from headfirst.control.machine.pip_settings import uv_environment  # noqa: E402  # the checkout's, installed or not
 
 HEADER = "# Python packages of the image, one file each. Made by tools/image_locks.py; do not edit.\n"
 PACKAGE = ROOT / "headfirst"

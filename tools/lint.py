@@ -26,6 +26,7 @@ CHECKS = {
     "yamllint --strict .": "",
     f"{_SCRIPTS} | xargs -0 shellcheck": "",
     "python tools/language.py": "",
+    "python tools/line_budget.py": "",
     "python tools/role_readme.py --check": "python tools/role_readme.py",
     "python tools/inventory_doc.py --check": "python tools/inventory_doc.py",
     "python tools/failure_table.py --check": "python tools/failure_table.py",

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "py"))
 
 from headfirst.common.errors import HeadfirstError, InputError  # noqa: E402
 from headfirst.control.bundle.signature import sign  # noqa: E402  # the checkout's
-from headfirst.control.images.commands import run  # noqa: E402
+from headfirst.control.machine.commands import run  # noqa: E402
 from releasing import HINT, collection, sbom, source  # noqa: E402
 
 NAMESPACE = "headfirst-release"

@@ -134,7 +134,7 @@ uv_install() {
   local what="$1"
   shift
   # uv has no variable for it: a controller without a network installs from a folder (docs/closed-networks.md).
-  step "$what" "$venv/bin/python" -m headfirst.control.images.pip_settings "$venv/bin/uv" pip install --quiet \
+  step "$what" "$venv/bin/python" -m headfirst.control.machine.pip_settings "$venv/bin/uv" pip install --quiet \
     ${PIP_NO_INDEX:+--no-index} --python "$venv/bin/python" "$@" ||
     fail "uv could not install packages. Check that this machine reaches its package index (\`pip config list\`), $again"
 }

@@ -25,11 +25,11 @@ def collection_root() -> Path:
 
 
 @cache
-def role_vars(role: str) -> dict[str, Any]:
-    """A role's vars/main.yml as it is written, templates unrendered."""
+def role_packages(role: str) -> dict[str, Any]:
+    """What a role installs and from where: its vars/main/packages.yml, plain data."""
     import yaml
 
-    text = (collection_root() / "roles" / role / "vars" / "main.yml").read_text(encoding="utf-8")
+    text = (collection_root() / "roles" / role / "vars" / "main" / "packages.yml").read_text(encoding="utf-8")
     variables: dict[str, Any] = yaml.safe_load(text)
     return variables
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control.images import build, site, store
-from headfirst.control.images.pip_settings import uv_environment
+from headfirst.control.machine.pip_settings import uv_environment
 from headfirst.control.paths import cache_dir
 from headfirst.decide import engines
 from uv import find_uv_bin

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.decide.cluster.login import HostAccess
 
 _CONFIG = """\
 Port {port}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.control.deployment.lab_nodes import lab_access, required_lab
+from headfirst.control.deployment.lab_nodes import lab_logins
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.settings import ServiceSettings
 from readme_lab import INVENTORY, ROOT, Service, deploy, on_node, running, started
@@ -158,7 +158,7 @@ def test_the_role_alone(tmp_path: Path) -> None:
     collection.symlink_to(ROOT)
     play = tmp_path / "site.yml"
     play.write_text(STANDALONE)
-    access = lab_access(required_lab(load([INVENTORY], [])))
+    access = next(iter(lab_logins(load([INVENTORY], [])).values()))
     done = subprocess.run(
         [
             *[str(ROOT / ".venv" / "bin" / "ansible-playbook"), "-i", str(INVENTORY), str(play)],

@@ -25,7 +25,7 @@ from headfirst.control.live.ssh_access.transport import NoEngineError, docker_ov
 from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.control.live.status import ReplicaTarget, WebuiTarget, cluster_status
 from headfirst.decide import engines
-from headfirst.decide.cluster.types import Become
+from headfirst.decide.cluster.login import Become
 
 if TYPE_CHECKING:
     from docker.models.containers import Container

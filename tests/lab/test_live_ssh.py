@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from headfirst.common.errors import InputError, NotReadyError
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import run, ssh
 from headfirst.control.run.failures import to_error
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.runner import run_playbook
+from headfirst.decide.cluster.login import HostAccess
 
 if TYPE_CHECKING:
     from live_sshd import Sshd

@@ -9,7 +9,8 @@ from pathlib import Path
 import docker
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.control.lab import engine, lifecycle, nodes, types
+from headfirst.control.lab import lifecycle, nodes, types
+from headfirst.control.machine import engine
 
 pytestmark = pytest.mark.lab
 NODES = (

@@ -21,13 +21,13 @@ from headfirst.control.evidence.collect import Target, collect
 from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.login import ASKED
 from headfirst.control.live.logs import Logged, stream_logs
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import run, run_privileged, ssh
 from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.control.live.status import ReplicaTarget, cluster_status
 from headfirst.control.live.status_types import ReplicaStatus
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide import engines
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.diagnose.subject import subject
 from hidden_host import HOST, JUMP, PASSWORD, USER

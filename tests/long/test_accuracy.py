@@ -10,10 +10,10 @@ import before_conversion
 import pytest
 from headfirst.common.errors import HeadfirstError
 from headfirst.control import demo
-from headfirst.control.accuracy import questions, tool
+from headfirst.control.accuracy import asking, questions
 from headfirst.control.accuracy.result import Accuracy, Answer, Setup
-from headfirst.control.bench import environment
 from headfirst.control.bench.result import Subject
+from headfirst.control.evalscope import environment, process
 from openai_server import KEY, MODEL, serving
 from readme_lab import INVENTORY, Service, deploy, on_node
 
@@ -57,13 +57,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def record(answers: dict[str, str], data: Path, folder: Path) -> Path:
     """A run on a server that has these answers."""
     listed = questions.read(data)
-    limits = tool.Limits(before_conversion.NEW_TOKENS, concurrency=4, timeout_s=60)
+    limits = asking.Limits(before_conversion.NEW_TOKENS, concurrency=4, timeout_s=60)
     results: list[Answer] = []
     with (
         serving(answers=answers) as (url, _),
-        tool.running(environment.python(print), url, KEY, MODEL, folder / "log") as running,
+        process.running(environment.python(print), "questions", url, KEY, folder / "log") as tool,
     ):
-        running.ask(listed, limits, results.append)
+        asking.ask(tool, MODEL, listed, limits, results.append)
     subject = Subject(
         cluster="reference", service="fp8", replicas=[0], is_routed=False, model="headfirst-demo",
         engine="transformers", engine_version="", image="", device="cpu", hosts=[], tensor_parallel=1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.control.accuracy import questions, tool
+from headfirst.control.accuracy import asking, questions
 from headfirst.control.accuracy.endpoint import KEY_VARIABLE
 from headfirst.control.accuracy.questions import Question
 from headfirst.control.accuracy.result import FILE, JOURNAL, Answer, Endpoint, read
-from headfirst.control.bench import environment
 from headfirst.control.cli.app import app
 from headfirst.control.credentials import local_ca
+from headfirst.control.evalscope import environment, process
 from headfirst.control.smoke.api import Api, Target
 from headfirst.decide.engines.base import RequestDialect
 from measured_subject import SUBJECT
@@ -28,7 +28,7 @@ from openai_server import CONTEXT, KEY, MODEL, Server, State, serving
 from typer.testing import CliRunner
 
 LAB = str(Path(__file__).parents[2] / "inventories" / "lab.ini")
-LIMITS = tool.Limits(max_tokens=20, concurrency=4, timeout_s=30)
+LIMITS = asking.Limits(max_tokens=20, concurrency=4, timeout_s=30)
 SUMS = 12
 RIGHT = {f"What is {n} and 1?": f"It is \\boxed{{{n + 1}}}." for n in range(SUMS)}
 WRONG = dict.fromkeys(RIGHT, "It is \\boxed{-1}.")
@@ -48,6 +48,18 @@ def sums(tmp_path: Path) -> str:
     return str(file)
 
 
+def asked(
+    python: Path,
+    url: str,
+    key: str,
+    log: Path,
+    listed: Sequence[Question],
+    answered: Callable[[Answer], None],
+) -> None:
+    with process.running(python, "questions", url, key, log) as tool:
+        asking.ask(tool, MODEL, listed, LIMITS, answered)
+
+
 def ask(
     python: Path, log: Path, given: list[dict[str, Any]], **server: Any
 ) -> tuple[dict[str, Answer], State]:
@@ -56,8 +68,8 @@ def ask(
     file.write_text("".join(json.dumps(line) + "\n" for line in given))
     listed = questions.read(file)
     answers: list[Answer] = []
-    with serving(**server) as (url, state), tool.running(python, url, KEY, MODEL, log) as running:
-        running.ask(listed, LIMITS, answers.append)
+    with serving(**server) as (url, state):
+        asked(python, url, KEY, log, listed, answers.append)
     names = {question.id: question.question for question in listed}
     return {names[answer.question]: answer for answer in answers}, state
 
@@ -118,8 +130,8 @@ def test_a_failed_request_is_no_wrong_answer_and_the_key_is_in_no_output(
 def test_a_wrong_key_is_the_reason(python: Path, tmp_path: Path) -> None:
     listed = [Question(place="a:1", kind="text", question="Short?", answer="no")]
     answers: list[Answer] = []
-    with serving() as (url, _), tool.running(python, url, "sk-wrong", MODEL, tmp_path / "log") as running:
-        running.ask(listed, LIMITS, answers.append)
+    with serving() as (url, _):
+        asked(python, url, "sk-wrong", tmp_path / "log", listed, answers.append)
     assert "401" in (answers[0].error or "")
 
 
@@ -145,18 +157,17 @@ def test_a_private_authority_signs_for_a_service_of_others(
         url = plain.replace("http:", "https:")
         with Api(url, KEY, Target(MODEL, "chat", "", RequestDialect(None, None)), 30) as api:
             assert [model.id for model in api.models().data] == [MODEL]
-        with tool.running(python, url, KEY, MODEL, tmp_path / "log") as running:
-            running.ask(listed, LIMITS, answers.append)
+        asked(python, url, KEY, tmp_path / "log", listed, answers.append)
     assert [(answer.right, answer.error) for answer in answers] == [(True, None)]
 
 
 @pytest.mark.parametrize(
     "printed",
     [
-        '{"answer": {"number": 1, "text": "x"}}',
-        '{"answer": {"number": 0, "right": "perhaps"}}',
-        '{"answer": {"number": 0, "more": 1}}',
-        '{"answer": []}',
+        '{"result": {"number": 1, "text": "x"}}',
+        '{"result": {"number": 0, "right": "perhaps"}}',
+        '{"result": {"number": 0, "more": 1}}',
+        '{"result": []}',
         "no json",
     ],
 )
@@ -169,9 +180,8 @@ def test_what_the_tool_prints_is_validated(printed: str, tmp_path: Path) -> None
     )
     script.chmod(0o755)
     listed = [Question(place="a:1", kind="text", question="Short?", answer="no")]
-    invalid = pytest.raises(UntrustedError)
-    with tool.running(script, "http://127.0.0.1:1", KEY, MODEL, tmp_path / "log") as running, invalid:
-        running.ask(listed, LIMITS, lambda _: None)
+    with pytest.raises(UntrustedError):
+        asked(script, "http://127.0.0.1:1", KEY, tmp_path / "log", listed, lambda _: None)
 
 
 # The command

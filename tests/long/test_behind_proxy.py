@@ -24,7 +24,7 @@ import pytest
 from bare_nodes import BareNodes, bare_nodes
 from fake_hub import MODEL, FakeHub, running
 from headfirst.control import demo
-from headfirst.control.lab import packages
+from headfirst.control.machine import packages
 from small_registry import registry
 
 pytestmark = pytest.mark.lab

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.control.bundle import images
-from headfirst.control.lab import engine
+from headfirst.control.machine import engine
 from small_registry import registry
 
 pytestmark = pytest.mark.lab

@@ -18,7 +18,7 @@ import pytest
 from ansible_test._internal import python_requirements
 from documented import ROOT
 from headfirst.control import pip_config
-from headfirst.control.images.pip_settings import uv_environment
+from headfirst.control.machine.pip_settings import uv_environment
 from releases import VERSION, collection, committed, git
 from uv import find_uv_bin
 

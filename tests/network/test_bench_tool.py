@@ -11,10 +11,11 @@ import httpx
 import pytest
 from headfirst.common.errors import HeadfirstError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.control.bench import environment, runner, tool
+from headfirst.control.bench import runner
 from headfirst.control.bench.load import SHAPES, Load, Shape
 from headfirst.control.bench.result import Point
 from headfirst.control.bench.runner import Run, Settings
+from headfirst.control.evalscope import environment, process
 from headfirst.control.smoke.api import Api, Target
 from headfirst.decide.engines.base import RequestDialect
 from openai_server import KEY, MODEL, State, serving
@@ -56,7 +57,7 @@ def measure(python: Path, url: str, log: Path, *loads: Load, **settings: Any) ->
     """The points of one run."""
     target = Target(MODEL, "chat", "stand-in", RequestDialect(None, None))
     watcher = Kept()
-    with Api(url, KEY, target, 30) as api, tool.running(python, url, KEY, log) as running:
+    with Api(url, KEY, target, 30) as api, process.running(python, "load", url, KEY, log) as running:
         seen = runner.examine(api, MARK)
         chosen = Settings(mark=MARK, **{"shape": SHORT, "seed": 0, **settings})
         run = Run(running, MODEL, chosen, seen.scale, watcher)
@@ -100,10 +101,10 @@ def test_a_shape_is_measured_through_the_real_tool(
 def test_the_key_is_in_no_argument_and_not_in_the_tools_output(
     python: Path, server: tuple[str, State], log: Path
 ) -> None:
-    with tool.running(python, server[0], KEY, log) as running:
-        process = Path(f"/proc/{running._process.pid}")
-        assert b"driver.py" in (process / "cmdline").read_bytes()
-        assert KEY.encode() not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+    with process.running(python, "load", server[0], KEY, log) as running:
+        proc = Path(f"/proc/{running.pid}")
+        assert b"driver.py" in (proc / "cmdline").read_bytes()
+        assert KEY.encode() not in (proc / "cmdline").read_bytes() + (proc / "environ").read_bytes()
     measure(python, server[0], log, FOUR, number=4)
     assert "Starting benchmark" in log.read_text()
     assert KEY not in log.read_text()
@@ -162,7 +163,7 @@ def test_a_dataset_is_sent_as_it_is(python: Path, server: tuple[str, State], log
 
 def test_a_tool_that_ends_is_an_error_with_its_log(server: tuple[str, State], log: Path) -> None:
     failed = pytest.raises(HeadfirstError, match="the load tool failed: it ended")
-    with failed as caught, tool.running(Path("/bin/false"), server[0], KEY, log):
+    with failed as caught, process.running(Path("/bin/false"), "load", server[0], KEY, log):
         pass
     assert str(log) in (caught.value.hint or "")
 
@@ -170,9 +171,9 @@ def test_a_tool_that_ends_is_an_error_with_its_log(server: tuple[str, State], lo
 @pytest.mark.parametrize(
     "printed",
     [
-        '{"samples": [{"start": -1, "end": 2}]}',
-        '{"samples": [{"start": 1, "end": 2, "first": "x"}]}',
-        '{"samples": [{"start": 1, "end": NaN}]}',
+        '{"result": {"start": -1, "end": 2}}',
+        '{"result": {"start": 1, "end": 2, "first": "x"}}',
+        '{"result": {"start": 1, "end": NaN}}',
         '{"done": "many"}',
         "[]",
         "no json",
@@ -188,9 +189,9 @@ def test_what_the_tool_prints_is_validated(
         f"os.write(int(sys.argv[3]), {printed.encode()!r} + b'\\n')\n"
     )
     script.chmod(0o755)
-    job = tool.Job(load=FOUR, requests=log, warmup=0, number=1, seconds=None, timeout=1, seed=0)
-    with tool.running(script, server[0], KEY, log) as running, pytest.raises(UntrustedError):
-        running.run(job, tmp_path, lambda _: None)
+    with process.running(script, "load", server[0], KEY, log) as running, pytest.raises(UntrustedError):
+        run = Run(running, MODEL, Settings(SHORT, 0, MARK), runner.Scale(1, 0), Kept())
+        run.measure(FOUR)
 
 
 def test_a_service_that_counts_no_prompt_is_refused(python: Path, log: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.control.deployment.hosts import running
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.ownership import requests
+from headfirst.decide.cluster.login import HostAccess
 
 SCRIPT = Path(requests.__file__).with_name("node_script.py")
 FOLDERS = ("/etc/headfirst", "/var/lib/headfirst", "/run/headfirst")

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.control.accuracy import endpoint, tool
+from headfirst.control.accuracy import asking, endpoint
 from headfirst.control.accuracy.endpoint import KEY_VARIABLE
 from headfirst.control.accuracy.questions import Question
 from headfirst.control.accuracy.result import Answer, Endpoint, read
-from headfirst.control.bench import environment
 from headfirst.control.cli.app import app
 from headfirst.control.deployment.measuring import accuracy, chat_service
+from headfirst.control.evalscope import environment, process
 from measured_subject import SUBJECT
 from openai_server import CONTEXT, KEY, MODEL, serving
 from typer.testing import CliRunner
@@ -102,21 +102,28 @@ def test_what_is_no_key_is_refused_without_its_text(tmp_path: Path, content: byt
 
 def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **server: Any) -> Any:
     """`deploy test --accuracy … --compare URL`, where URL and the deployed service are one stand-in."""
-    jobs: list[tuple[str, str, str, tool.Limits]] = []
+    jobs: list[tuple[str, str, str, asking.Limits]] = []
 
     @contextmanager
     def direct(*_: object, **__: object) -> Iterator[tuple[str, str]]:
         yield url, KEY
 
     @contextmanager
-    def running(_: Path, url: str, key: str, model: str, log: Path) -> Iterator[Any]:
-        def ask(listed: Sequence[Question], limits: tool.Limits, answered: Callable[[Answer], None]) -> None:
-            jobs.append((url, key, model, limits))
-            for question in listed:
-                answered(Answer(question=question.id, place=question.place, right=True, text="4"))
-
+    def running(_: Path, kind: str, url: str, key: str, log: Path) -> Iterator[tuple[str, str]]:
+        assert kind == "questions"
         log.write_text("")
-        yield SimpleNamespace(ask=ask)
+        yield url, key
+
+    def ask(
+        tool: tuple[str, str],
+        model: str,
+        listed: Sequence[Question],
+        limits: asking.Limits,
+        answered: Callable[[Answer], None],
+    ) -> None:
+        jobs.append((*tool, model, limits))
+        for question in listed:
+            answered(Answer(question=question.id, place=question.place, right=True, text="4"))
 
     data = tmp_path / "sums.jsonl"
     data.write_text('{"question": "2 + 2?", "answer": "4"}\n')
@@ -124,7 +131,8 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **server:
     monkeypatch.setattr(accuracy, "open_api", direct)
     monkeypatch.setattr(chat_service, "subject_of", lambda *_, **__: SUBJECT)
     monkeypatch.setattr(environment, "python", lambda _: Path("python"))
-    monkeypatch.setattr(tool, "running", running)
+    monkeypatch.setattr(process, "running", running)
+    monkeypatch.setattr(asking, "ask", ask)
     with serving(**server) as (url, state):
         there = [word.replace("URL", url) for word in words]
         extra = ["-e", f"served_model_name={MODEL}"]

@@ -31,11 +31,10 @@ COLLECTED = {
         "{{ __nvidia_container_toolkit_packages }}": "__nvidia_container_toolkit_names"
     },
     "nvidia_driver": {
-        "{{ __nvidia_driver_chosen.packages }}": "__nvidia_driver_nvidia_sets",
-        "{{ __nvidia_driver_headers }}": "__nvidia_driver_headers",
+        "{{ __nvidia_driver_chosen.packages }}": "__nvidia_driver_sets_of",
+        "{{ __nvidia_driver_headers }}": "__nvidia_driver_headers_of",
         "{{ __nvidia_driver_subnet_manager_packages }}": "__nvidia_driver_subnet_manager_packages",
-        # Of the installer, which a bundle refuses.
-        "{{ __nvidia_driver_build_packages }}": "__nvidia_driver_build_packages",
+        "{{ __nvidia_driver_build_packages }}": "",  # of the installer, which a bundle refuses
     },
     "podman_engine": {"{{ __podman_engine_packages }}": "__podman_engine_packages"},
     "rdma": {"{{ __rdma_packages }}": "__rdma_packages_of"},
@@ -77,9 +76,14 @@ def test_every_package_that_a_role_installs_is_collected() -> None:
     assert found == {role: set(names) for role, names in COLLECTED.items()}
     code = Path(packages.__file__).read_text()
     for role, names in COLLECTED.items():
-        for variable in names.values():
-            assert variable in packages.role_vars(role)
-            assert variable in code or variable == "__nvidia_driver_build_packages"
+        for variable in filter(None, names.values()):
+            assert variable in packages.role_packages(role)
+            assert variable in code
+
+
+@pytest.mark.parametrize("role", COLLECTED)
+def test_what_the_bundle_reads_of_a_role_has_no_template(role: str) -> None:
+    assert not re.search(r"\{[{%]", str(packages.role_packages(role)))
 
 
 def test_every_repository_that_a_role_adds_is_kept_out() -> None:

@@ -19,8 +19,7 @@ from headfirst.control.evidence import collect
 from headfirst.control.evidence.collect import Target
 from headfirst.control.live import clock
 from headfirst.control.live.clock import Clock
-from headfirst.control.live.ssh_access.access import HostAccess
-from headfirst.decide.cluster.types import Become
+from headfirst.decide.cluster.login import Become, HostAccess
 from headfirst.decide.diagnose.types import Node
 from headfirst.decide.engines.base import ReadinessProbe
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from variables_of_role import role_vars
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "docker_engine"
 
@@ -27,7 +28,7 @@ def engine(system: str = "debian", codename: str = "bookworm", **facts: Any) -> 
 
 def templar(look: dict[str, Any], **variables: Any) -> Templar:
     loader = DataLoader()
-    own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
+    own = role_vars(loader, ROLE)
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
     return Templar(
         loader, variables={**defaults, **own, **look, **variables, "ansible_managed": "Ansible managed"}

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from headfirst.control.deployment.running import inventory
 from headfirst.control.inventory.inventory import load
-from headfirst.control.lab.types import LabAccess
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.types import Cluster
 
 INVENTORY = """
@@ -115,7 +115,7 @@ def variables(tmp_path: Path, evil: str) -> dict[str, dict[str, Any]]:
 def test_no_text_becomes_a_template(tmp_path: Path, cluster: Cluster, template: str) -> None:
     evil = template.format(mark=tmp_path / "mark")
     planned = tmp_path / "plan.yml"
-    inventory.write(planned, cluster, variables(tmp_path, evil), None)
+    inventory.write(planned, cluster, variables(tmp_path, evil), {})
     done = play(tmp_path, planned)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not (tmp_path / "mark").exists()
@@ -129,7 +129,7 @@ def test_the_same_text_unmarked_runs(tmp_path: Path, cluster: Cluster) -> None:
     """What the test above proves can fail: without the mark Ansible runs the command on the controller."""
     evil = f"{{{{ lookup('pipe', 'touch {tmp_path / 'mark'}; echo ran') }}}}"
     planned = tmp_path / "plan.yml"
-    inventory.write(planned, cluster, variables(tmp_path, evil), None)
+    inventory.write(planned, cluster, variables(tmp_path, evil), {})
     planned.write_text(planned.read_text().replace("!unsafe ", ""))
     play(tmp_path, planned)
     assert (tmp_path / "mark").exists()
@@ -138,7 +138,7 @@ def test_the_same_text_unmarked_runs(tmp_path: Path, cluster: Cluster) -> None:
 def test_every_text_that_may_be_a_template_is_marked(tmp_path: Path, cluster: Cluster) -> None:
     planned = tmp_path / "plan.yml"
     value = {"{name}": ["{a", {"b": ("{c}",)}], "number": 1, "lines": "x\ny: '\"{z", "own": "#jinja2:x"}
-    inventory.write(planned, cluster, {"node1": {"value": value}}, None)
+    inventory.write(planned, cluster, {"node1": {"value": value}}, {})
 
     class Reader(yaml.SafeLoader):
         """Returns marked text with a sign before it."""
@@ -159,7 +159,7 @@ def test_ansible_reads_what_was_written(tmp_path: Path, cluster: Cluster) -> Non
     planned = tmp_path / "plan.yml"
     texts = ["", "true", "yes", "null", "~", "010", "1e3", "0x1f", "2026-11-22", "1_000", "=", "a: b", "é\n"]
     value = {"texts": texts, "others": [None, True, 10, 1.5], **dict.fromkeys(texts, "key")}
-    inventory.write(planned, cluster, {"node1": {"value": value}}, None)
+    inventory.write(planned, cluster, {"node1": {"value": value}}, {})
     argv = [Path(sys.executable).with_name("ansible-inventory"), "-i", planned, "--host", "node1"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["value"] == value
@@ -171,7 +171,7 @@ def test_what_is_decided_has_precedence_over_host_vars(tmp_path: Path, cluster: 
     (tmp_path / "host_vars").mkdir()
     (tmp_path / "host_vars" / "node1.yml").write_text("weights_dir: /theirs\nproxy_port: 3128\n")
     folder.mkdir()
-    inventory.write(folder / "plan.yml", cluster, {"node1": {"weights_dir": "/{ours"}}, None)
+    inventory.write(folder / "plan.yml", cluster, {"node1": {"weights_dir": "/{ours"}}, {})
     inventories = ["-i", users, "-i", folder / "plan.yml"]
     argv = [Path(sys.executable).with_name("ansible-inventory"), *inventories, "--host", "node1"]
     found = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
@@ -182,8 +182,11 @@ def test_a_run_on_some_hosts_has_the_logins_of_all_lab_nodes(tmp_path: Path) -> 
     path = tmp_path / "lab.ini"
     path.write_text(f"{INVENTORY}lab=true\n[workers]\nnode2 ansible_host=192.0.2.2\n")
     planned = tmp_path / "plan.yml"
-    access = LabAccess("admin", tmp_path / "key", tmp_path / "known_hosts")
-    inventory.write(planned, load([path]), {"node2": {"value": "x"}}, access)
+    names = ("node1", "node2")
+    logins = {
+        name: HostAccess(name, "", "admin", None, tmp_path / "key", tmp_path / "known") for name in names
+    }
+    inventory.write(planned, load([path]), {"node2": {"value": "x"}}, logins)
     loader = type("Loader", (yaml.SafeLoader,), {})
     loader.add_constructor("!unsafe", lambda made, node: node.value)
     hosts = yaml.load(planned.read_text(), loader)["all"]["hosts"]

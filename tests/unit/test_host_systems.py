@@ -13,8 +13,8 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.control.bundle.systems import System
 from headfirst.control.deployment.hosts import host_systems
 from headfirst.control.inventory.inventory import load
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import Answer
+from headfirst.decide.cluster.login import HostAccess
 
 INVENTORY = """\
 [head]

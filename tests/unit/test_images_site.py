@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.control.images import commands, recipes, site
+from headfirst.control.images import recipes, site
 from headfirst.control.images.build import TORCH_LOCK
+from headfirst.control.machine import commands
 from headfirst.decide.engines.sglang import cpu_image as sglang_cpu
 from headfirst.decide.engines.vllm import cpu_image as vllm_cpu
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headfirst.control.lab import engine
+from headfirst.control.machine import engine
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(engine, "state_home", lambda: tmp_path / "lab")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 0)  # no sudo for one's own processes
-    made = tmp_path / "docker-engine"
-    made.mkdir()
+    made = tmp_path / "headfirst" / "docker-engine"
+    made.mkdir(parents=True)
     return made
 
 

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.control.lab import host_settings, packages
+from headfirst.control.lab import host_settings
+from headfirst.control.machine import apt, packages
 
 
 def test_only_the_distributions_own_archives_that_a_node_can_reach_are_carried(
@@ -24,7 +25,7 @@ deb mirror+file:/etc/apt/mirrors/debian.list bookworm-security main|Debian
 deb https://engine.example/linux/debian/ bookworm stable|Docker
 """
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: SimpleNamespace(stdout=targets))
-    assert host_settings.apt_sources() == [
+    assert apt.sources() == [
         "deb http://archive.example/debian/ bookworm main",
         "deb mirror+file:/etc/apt/mirrors/debian.list bookworm-security main",
     ]
@@ -37,7 +38,7 @@ def test_lists_are_fetched_before_a_machine_without_archives_is_given_up(
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: SimpleNamespace(stdout=""))
     monkeypatch.setattr(packages, "apt_get", asked.append)
     with pytest.raises(NotReadyError, match="no Debian or Ubuntu archive"):
-        host_settings.apt_sources()
+        apt.sources()
     assert asked == ["update"]
 
 
@@ -50,8 +51,8 @@ def test_a_secret_keeps_its_mode_and_owner() -> None:
 
 @pytest.fixture
 def quiet_apt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(host_settings, "apt_sources", lambda: ["deb http://archive.example/ bookworm main"])
-    monkeypatch.setattr(host_settings, "apt_acquire", lambda: "")
+    monkeypatch.setattr(apt, "sources", lambda: ["deb http://archive.example/ bookworm main"])
+    monkeypatch.setattr(apt, "acquire", lambda: "")
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))

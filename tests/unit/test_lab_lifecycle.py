@@ -6,8 +6,9 @@ from threading import Event, Thread
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.common.state_files import exclusive
-from headfirst.control.lab import engine, lifecycle, packages
+from headfirst.control.lab import lifecycle
 from headfirst.control.lab.types import Lab, LabNode
+from headfirst.control.machine import engine, packages
 from headfirst.control.paths import state_dir
 
 

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.control.lab import network, nodes, packages, sudo
+from headfirst.control.lab import network, nodes
+from headfirst.control.machine import packages, sudo
 
 ROUTES = """\
 Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from headfirst.control.lab import host_settings
 from headfirst.control.lab.node_apt import FOLDER, for_node
+from headfirst.control.machine import apt
 
 
 def test_a_named_certificate_is_copied_and_the_setting_names_the_copy(tmp_path: Path) -> None:
@@ -46,4 +46,4 @@ def test_a_proxy_of_the_environment_is_apts_unless_apt_has_one(monkeypatch: pyte
     ):
         done = SimpleNamespace(stdout=printed)
         monkeypatch.setattr(subprocess, "run", lambda *a, done=done, **k: done)
-        assert host_settings.apt_acquire().strip() == expected.strip()
+        assert apt.acquire().strip() == expected.strip()

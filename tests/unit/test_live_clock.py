@@ -14,7 +14,7 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.control.evidence.collect import Target, parse
 from headfirst.control.live import supervision
 from headfirst.control.live.clock import Clock, measure
-from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.diagnose.types import Node
 
 

@@ -12,10 +12,10 @@ import httpx
 import pytest
 from headfirst.common.metrics import Metrics
 from headfirst.control.live import status
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.status import ReplicaTarget
 from headfirst.control.live.status_types import EngineStatus
 from headfirst.decide import engines
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.engines.base import ReadinessProbe
 
 HEALTHY = ReadinessProbe(

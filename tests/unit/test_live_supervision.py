@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.control.live import status, supervision
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import Answer
 from headfirst.control.live.status import ReplicaTarget
 from headfirst.control.live.status_types import EngineStatus, RankStatus, Supervision
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.engines.base import ReadinessProbe
 
 STATE = {

@@ -15,11 +15,11 @@ from headfirst.common.errors import NotReadyError
 from headfirst.control.live import watch
 from headfirst.control.live.gpus import GpuUse, parsed
 from headfirst.control.live.load import Load, Meter
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.status import ReplicaTarget
 from headfirst.control.live.status_types import Supervision
 from headfirst.control.live.supervision import unknown
 from headfirst.decide import engines
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.engines.base import ReadinessProbe
 
 METRICS = engines.get("vllm").metrics

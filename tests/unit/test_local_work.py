@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from collecting import Collector
 from headfirst.common.errors import NotReadyError
+from headfirst.control.deployment import lab_nodes
 from headfirst.control.deployment.running import local_work
 from headfirst.control.deployment.running.local_work import Advance, run_jobs
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs import up
 from headfirst.control.images import build
 from headfirst.control.inventory.inventory import load
-from headfirst.control.lab import packages
+from headfirst.control.lab import lifecycle
+from headfirst.control.machine import packages
 from headfirst.control.run.events import (
     Event,
     FindingsReported,
@@ -98,8 +100,8 @@ def test_packages_of_all_jobs_are_installed_in_one_step_before_any_job_starts(
     monkeypatch.setattr(packages, "missing", lambda wanted: sorted({package.name for package in wanted}))
     monkeypatch.setattr(packages, "install", install)
     monkeypatch.setattr(build, "build", lambda wanted, *_: done.append(wanted.name))
-    monkeypatch.setattr(up, "lab_up", job("lab"))
-    monkeypatch.setattr(up, "share_demo_checkpoint", lambda model: None)
+    monkeypatch.setattr(lifecycle, "up", job("lab"))
+    monkeypatch.setattr(lab_nodes, "share_demo_checkpoint", lambda model: None)
     reporter = Collector()
     options = RunOptions(
         inventories=[LAB], extra_vars=[], limit=None, tags=[], check=False, diff=False, verbosity=0

@@ -15,8 +15,8 @@ from headfirst.control.deployment.hosts import probe, running
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs import membership
 from headfirst.control.live.ssh_access import explain
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.run.reporters.reporter import QuietReporter
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.types import Cluster
 
 INVENTORY = """\

@@ -89,7 +89,7 @@ def test_names_are_resolved_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path = tmp_path / "hosts.ini"
     path.write_text(f"[head]\ngpu1.example.net\n[all:vars]\n{DEMO}")
     cluster = load([path])
-    assert (cluster.head.address, cluster.head.login.host) == ("192.0.2.11", "gpu1.example.net")
+    assert (cluster.head.address, cluster.head.login.address) == ("192.0.2.11", "gpu1.example.net")
     path.write_text(f"[head]\ngpu1.example.net\n[workers]\ngpu2.example.net\n[all:vars]\n{DEMO}")
     with pytest.raises(InputError, match=r"resolves to 192\.0\.2\.12, 198\.51\.100\.12") as caught:
         load([path])

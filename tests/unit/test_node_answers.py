@@ -28,8 +28,8 @@ from headfirst.control.live import chat, clock, logs, status
 from headfirst.control.live.clock import Clock, measure
 from headfirst.control.live.ssh_access import ssh as live_ssh
 from headfirst.control.live.ssh_access import tunnel
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import Answer
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.diagnose.tuning import read_live
 from headfirst.decide.engines.sglang.tuning import read_past
 from model_files import CONFIG, INDEX, SHARDS

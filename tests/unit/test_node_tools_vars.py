@@ -9,13 +9,14 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
+from variables_of_role import role_vars
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "node_tools"
 
 
 def value(name: str, **variables: Any) -> Any:
     loader = DataLoader()
-    own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
+    own = role_vars(loader, ROLE)
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
     return Templar(loader, variables={**defaults, **own, **variables}).template(
         trust_as_template("{{ " + name + " }}")

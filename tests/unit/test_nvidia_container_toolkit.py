@@ -13,6 +13,7 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.headfirst.serving.plugins.module_utils import apt_sources
 from ansible_collections.headfirst.serving.plugins.module_utils import nvidia_container_toolkit as toolkit
 from recorded_hosts import RecordedSource
+from variables_of_role import role_vars
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "nvidia_container_toolkit"
 DRIVER = "550.144.03"
@@ -123,7 +124,7 @@ def test_a_repository_that_the_host_has_already(tmp_path: Path, path: str, text:
 
 def value(expression: str, installed: dict[str, str] | None = None, **variables: Any) -> Any:
     loader = DataLoader()
-    own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
+    own = role_vars(loader, ROLE)
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
     facts = {"__nvidia_container_toolkit_state": {"host": {"packages": installed or {}}}}
     known = {**defaults, **own, **facts, **variables, "ansible_managed": "Ansible managed"}

@@ -11,6 +11,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.headfirst.serving.plugins.module_utils import host_pci, nvidia_driver
 from recorded_hosts import RecordedSource
+from variables_of_role import role_vars
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "nvidia_driver"
 SHOW = (
@@ -154,7 +155,7 @@ def value(name: str, system: str = "ubuntu", version: str = "22.04", **variables
     host = {"os": system, "os_version": version, "architecture": "x86_64", "driver": {"installed": ""}}
     host |= {"open_possible": True, "open_needed": False, "nvswitches": 6, **variables.pop("host", {})}
     loader = DataLoader()
-    own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
+    own = role_vars(loader, ROLE)
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
     look = {"__nvidia_driver_state": {"host": host}}
     return Templar(loader, variables={**defaults, **own, **look, **variables}).template(

@@ -207,7 +207,7 @@ def test_the_file_is_for_a_shell(tmp_path: Path) -> None:
         values["headfirst_outbound_files"]["environment"] for values in outbound_vars(own.cluster).values()
     }
     (tmp_path / "environment").write_text(content)
-    wrapper = yaml.safe_load((collection_root() / "roles/node_tools/vars/main.yml").read_text())
+    wrapper = yaml.safe_load((collection_root() / "roles/node_tools/vars/main/main.yml").read_text())
     argv = [*wrapper["__node_tools_with_environment_file"], "env"]
     environment = {"HEADFIRST_ENVIRONMENT_FILE": str(tmp_path / "environment"), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -42,11 +42,74 @@ FLOORS = {
         ("report",),
         ("accuracy",),
         ("bundle", "smoke", "bench", "evidence"),
+        ("evalscope",),
         ("ownership",),
         ("inventory", "credentials", "checkpoints"),
         ("run",),
         ("live",),
         ("images", "lab", "demo"),
+        ("machine",),
+    ),
+}
+# What reads a plan and the live API, and what of it the rest of the product imports: nothing but these doors.
+EXTRAS: dict[str, tuple[tuple[str, ...], dict[str, set[str]]]] = {
+    "measure": (
+        (
+            *("control.evalscope", "control.bench", "control.accuracy", "control.deployment.measuring"),
+            *("control.cli.bench", "control.cli.accuracy", "control.cli.shown.accuracy"),
+            *("control.cli.shown.bench", "control.cli.shown.tune"),
+        ),
+        {
+            "control.cli.smoke": {"control.cli.accuracy"},  # deploy test --accuracy
+            # The page has recorded runs and their picture.
+            "control.deployment.verbs.report": {"control.bench.result"},
+            "control.report": {"control.bench.result", "control.bench.picture"},
+        },
+    ),
+    "bundle": (
+        (
+            *("control.bundle", "control.cli.bundle", "control.deployment.verbs.bundle"),
+            *("control.deployment.bundled", "control.deployment.bundle_needs"),
+            "control.deployment.hosts.host_systems",
+        ),
+        {
+            # A plan takes its sources from a bundle (looked_at), and `up` its files (proven, Closed).
+            "control.deployment.prepare": {"control.deployment.bundled"},
+            "control.deployment.verbs.up": {"control.deployment.bundled"},
+            "control.cli.plan": {"control.cli.bundle"},  # deploy plan --bundle
+        },
+    ),
+    "render": (
+        ("decide.render", "control.deployment.verbs.render"),
+        {
+            "control.cli.plan": {"control.deployment.verbs.render"},  # deploy render
+            # deploy plan --commands: option_lines
+            "control.cli.shown.commands": {"decide.render.docker_run"},
+        },
+    ),
+    "report": (
+        ("control.report", "control.deployment.verbs.report"),
+        {
+            # deploy report
+            "control.cli.diagnose": {"control.deployment.verbs.report", "control.report.page"},
+            "control.cli.plan": {"control.report.drawing"},  # deploy plan --svg
+        },
+    ),
+    "lab": (
+        ("control.lab", "control.demo", "control.images", "control.deployment.lab_nodes", "control.cli.lab"),
+        {
+            # A run enters through lab_nodes: which hosts are nodes, their logins, their share, `started`.
+            "control.deployment.hosts": {"control.deployment.lab_nodes"},
+            "control.deployment.running": {
+                "control.deployment.lab_nodes",
+                # Images that are built here: build.build, of recipes.
+                *("control.images.archive", "control.images.build", "control.images.recipes"),
+            },
+            "control.deployment.verbs.up": {"control.deployment.lab_nodes"},
+            "control.deployment.verbs.bundle": {"control.images.archive"},
+            # The model of a demo is described by its own files: demo.checkpoint.
+            "control.deployment.prepare": {"control.deployment.lab_nodes", "control.demo"},
+        },
     ),
 }
 
@@ -126,6 +189,23 @@ def test_a_package_imports_from_its_own_floor_or_below(storey: str) -> None:
         if source[0] == target[0] == storey and source[1] in floors and target[1] in floors
     ]
     assert not [pair for pair in inside if floors[pair[1][1]] < floors[pair[0][1]]]
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_is_entered_through_its_doors_alone(extra: str) -> None:
+    parts, doors = EXTRAS[extra]
+    found: dict[str, set[str]] = {}
+    for name, importing in modules().items():
+        entered = {imported for imported in importing if _within(imported, parts)}
+        # cli.app registers the verbs.
+        if entered and name != "control.cli.app" and not _within(name, parts):
+            reader = next((door for door in doors if _within(name, [door])), name)
+            found[reader] = found.get(reader, set()) | entered
+    assert found == doors
+
+
+def _within(name: str, parts: Iterable[str]) -> bool:
+    return any(name == part or name.startswith(f"{part}.") for part in parts)
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

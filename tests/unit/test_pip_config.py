@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.control import pip_config
-from headfirst.control.images import pip_settings
+from headfirst.control.machine import pip_settings
 
 
 def test_a_later_file_and_a_variable_win_and_names_are_normalized(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_a_variable_of_uv_wins_over_pips_setting(monkeypatch: pytest.MonkeyPatch
 def test_the_module_runs_a_program_with_these_variables_and_needs_no_package(tmp_path: Path) -> None:
     source = Path(pip_config.__file__).parents[2]
     argv = [sys.executable, "-I", "-S", "-c"]
-    code = f"import sys; sys.path.insert(0, {str(source)!r}); import headfirst.control.images.pip_settings"
+    code = f"import sys; sys.path.insert(0, {str(source)!r}); import headfirst.control.machine.pip_settings"
     assert subprocess.run([*argv, code], check=False).returncode == 0
-    argv = [sys.executable, "-m", "headfirst.control.images.pip_settings", "/usr/bin/env"]
+    argv = [sys.executable, "-m", "headfirst.control.machine.pip_settings", "/usr/bin/env"]
     environment = os.environ | {"PIP_INDEX_URL": "https://pip.example/simple", "PYTHONPATH": str(source)}
     environment.pop("UV_DEFAULT_INDEX", None)
     printed = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True).stdout

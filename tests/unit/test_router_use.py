@@ -16,7 +16,7 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts import router_status as of_routers
 from headfirst.control.deployment.verbs import service as running
 from headfirst.control.inventory.inventory import load
-from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.cli.up import timing_table
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.run.cancel import Canceller
 from headfirst.control.run.events import Finding, HostFailed
 from headfirst.control.run.failures import to_error
 from headfirst.control.run.messages import failure_message
 from headfirst.control.run.result import RunResult, StageTime
 from headfirst.control.run.runner import KEEP, new_log_file, open_log
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.scrub import MASK, Scrubber, url_credentials
 
 UNREACHABLE = (

@@ -9,7 +9,7 @@ import paramiko
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.control.live.ssh_access import ssh as connections
-from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.decide.cluster.login import HostAccess
 
 
 class _Silent(paramiko.ServerInterface):

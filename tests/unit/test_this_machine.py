@@ -20,14 +20,14 @@ from headfirst.control.deployment.running import inventory as generated
 from headfirst.control.inventory import address
 from headfirst.control.inventory.inventory import load
 from headfirst.control.live.clock import run_script
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import run, run_privileged, ssh
 from headfirst.control.live.ssh_access.transport import docker_over_ssh
 from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.control.ownership import requests
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.runner import run_playbook
-from headfirst.decide.cluster.types import Become, Cluster
+from headfirst.decide.cluster.login import Become, HostAccess
+from headfirst.decide.cluster.types import Cluster
 from typer.testing import CliRunner
 
 HERE = HostAccess("box", "192.0.2.7", local=True)

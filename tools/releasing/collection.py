@@ -12,7 +12,7 @@ import tempfile
 from io import BytesIO
 from pathlib import Path
 
-from headfirst.control.images.commands import run
+from headfirst.control.machine.commands import run
 
 from releasing import HINT
 

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.common.errors import InputError
 from headfirst.common.untrusted import UntrustedError, json_document
+from headfirst.decide.frozen import Frozen
 
 MAX_FILE_BYTES = 256 << 20
 MAX_LINE_BYTES = 1 << 20
@@ -29,10 +28,8 @@ _HINT = (
 Kind = Literal["number", "choice", "text"]
 
 
-class Question(BaseModel):
+class Question(Frozen):
     """One question. `answer` is a number, a letter of LETTERS, or a text; `choices` is for kind `choice`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     place: str  # the file's name and the line's number
     kind: Kind

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from headfirst.common.errors import InputError
 from headfirst.common.state_files import replace_file
 from headfirst.common.untrusted import UntrustedError, json_document
 from headfirst.control.accuracy.statistics import wilson
 from headfirst.control.bench.result import Subject
+from headfirst.control.evalscope.process import Attempt
+from headfirst.decide.frozen import Frozen
 
 FILE = "accuracy.json"
 JOURNAL = "answers.jsonl"
@@ -24,11 +26,7 @@ _MAX_LINE_BYTES = 1 << 20
 Count = Annotated[int, Field(ge=0)]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Answer(_Frozen):
+class Answer(Attempt):
     """What became of one question. `extracted` is the part of `text` that was compared with the right answer.
 
     `cut`: the answer ended at `max_tokens`. With `error` there was no answer.
@@ -41,10 +39,9 @@ class Answer(_Frozen):
     text: str = ""
     cut: bool = False
     tokens: Count = 0
-    error: str | None = None
 
 
-class Endpoint(_Frozen):
+class Endpoint(Frozen):
     """A service that Headfirst did not deploy; `url` is without `/v1`. Nothing else of it is known."""
 
     url: str
@@ -56,7 +53,7 @@ class Endpoint(_Frozen):
         return re.sub(r"[^A-Za-z0-9.]+", "-", urlsplit(self.url).netloc).strip("-."), self.model
 
 
-class Setup(_Frozen):
+class Setup(Frozen):
     """What the answers of a run depend on."""
 
     headfirst: str
@@ -67,7 +64,7 @@ class Setup(_Frozen):
     max_tokens: Count
 
 
-class Score(_Frozen):
+class Score(Frozen):
     """Of the answered questions; `low` and `high` limit the share of right ones with 95 % confidence."""
 
     right: Count
@@ -79,7 +76,7 @@ class Score(_Frozen):
     high: float
 
 
-class Accuracy(_Frozen):
+class Accuracy(Frozen):
     """A whole run."""
 
     version: Literal[1] = 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from headfirst.common.errors import InputError
+from headfirst.decide.frozen import Frozen
 
 Kind = Literal["concurrency", "rate"]
 MAX_CONCURRENCY = 4096
@@ -16,11 +17,9 @@ MAX_RATE = 10_000.0
 _FEWEST, _ROUNDS, _RATE_SECONDS = 20, 4, 30
 
 
-class Load(BaseModel):
+class Load(Frozen):
     """`concurrency`: each answer is followed by the next request. `rate`: requests arrive at random moments
     (Poisson), so many a second on average, whether or not the earlier ones are answered."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Kind
     value: float = Field(gt=0, le=MAX_RATE)
@@ -61,10 +60,8 @@ def loads(kind: Kind, text: str) -> list[Load]:
 _SPARE = 0.1
 
 
-class Shape(BaseModel):
+class Shape(Frozen):
     """Lengths in tokens. `shared` of the `prompt` tokens are the same in every request, at its beginning."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     title: str

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from headfirst.common.errors import InputError
 from headfirst.common.state_files import replace_file
 from headfirst.common.untrusted import UntrustedError, json_document
 from headfirst.control.bench.load import Load, Shape
+from headfirst.control.evalscope.process import Attempt
+from headfirst.decide.frozen import Frozen
 
 FILE = "result.json"
 MAX_FILE_BYTES = 16 << 20
@@ -23,11 +25,7 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Sample(_Frozen):
+class Sample(Attempt):
     """One request. `start` and `end` are on one clock, `first` is the time to the first token; tokens are
     those that the engine counts. Of a failed request there are its times, status and error only."""
 
@@ -37,7 +35,6 @@ class Sample(_Frozen):
     prompt: Count = 0
     answer: Count = 0
     status: int | None = None
-    error: str | None = None
 
     @property
     def per_token(self) -> float | None:
@@ -45,7 +42,7 @@ class Sample(_Frozen):
         return (self.end - self.start - self.first) / (self.answer - 1) if self.answer > 1 else None
 
 
-class Spread(_Frozen):
+class Spread(Frozen):
     """Percentiles by nearest rank."""
 
     mean: Seconds
@@ -54,7 +51,7 @@ class Spread(_Frozen):
     p99: Seconds
 
 
-class Point(_Frozen):
+class Point(Frozen):
     """One load. Rates and tokens are those of the answered requests; `errors` counts failed ones by reason.
 
     `ttft`: time to first token; `tpot`: time per output token after it; `e2e`: to the end of the answer.
@@ -81,7 +78,7 @@ class Point(_Frozen):
         return sum(self.errors.values())
 
 
-class Side(_Frozen):
+class Side(Frozen):
     """The prefill replicas of a service that divides prefill and decode.
 
     `arguments` are those of rank 0 of the first one.
@@ -95,7 +92,7 @@ class Side(_Frozen):
     arguments: list[str]
 
 
-class Subject(_Frozen):
+class Subject(Frozen):
     """What was measured: a replica, or with `is_routed` all of them through their router.
 
     `image` and `arguments` are those of rank 0 of the first one. Where prefill and decode are divided, they
@@ -125,7 +122,7 @@ class Subject(_Frozen):
         return self.cluster, f"{self.service}-{self.engine}"
 
 
-class Result(_Frozen):
+class Result(Frozen):
     """A whole run. `path_seconds`: the round trip from the load tool to the head, part of every TTFT."""
 
     version: Literal[1] = 1

@@ -14,8 +14,8 @@ from headfirst.common.errors import HeadfirstError
 from headfirst.control.bench import requests
 from headfirst.control.bench.load import Load, Shape
 from headfirst.control.bench.requests import Batch, Scale
-from headfirst.control.bench.result import Point, point
-from headfirst.control.bench.tool import Job, Tool
+from headfirst.control.bench.result import Point, Sample, point
+from headfirst.control.evalscope.process import Evalscope
 from headfirst.control.smoke.answers import FailedCase, RefusedRequest
 from headfirst.control.smoke.api import Api
 
@@ -60,7 +60,9 @@ class Settings:
 class Run:
     """The loads of one run share no request, so that no prompt is in the engine's cache."""
 
-    def __init__(self, tool: Tool, model: str, settings: Settings, scale: Scale, watcher: Watcher) -> None:
+    def __init__(
+        self, tool: Evalscope, model: str, settings: Settings, scale: Scale, watcher: Watcher
+    ) -> None:
         self._tool = tool
         self._model = model
         self._settings = settings
@@ -78,20 +80,13 @@ class Run:
         with tempfile.TemporaryDirectory(prefix="headfirst-bench-") as scratch:
             file = Path(scratch) / "requests.jsonl"
             requests.write(self._bodies(min(warmup + number, _MOST_BODIES)), file)
-            job = Job(
-                load=load,
-                requests=file,
-                warmup=warmup,
-                number=number,
-                seconds=settings.seconds,
-                timeout=TIMEOUT_S,
-                seed=settings.seed,
+            value = int(load.value) if load.kind == "concurrency" else load.value
+            job = {"requests": str(file), "warmup": warmup, "number": number, "seconds": settings.seconds}
+            results = self._tool.run(
+                {**job, load.kind: value, "timeout": TIMEOUT_S, "seed": settings.seed},
+                lambda done: self._watcher.progress(done, time.monotonic() - begin),
             )
-            folder = Path(scratch) / "tool"
-            folder.mkdir()
-            samples = self._tool.run(
-                job, folder, lambda done: self._watcher.progress(done, time.monotonic() - begin)
-            )
+            samples = [self._tool.attempt(Sample, result) for result in results]
         if not samples:
             raise HeadfirstError("no request was sent within the time", hint="Give --seconds more.")
         measured = point(load, samples, warmup)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from headfirst.control.bench.load import Load
 from headfirst.control.bench.result import Point, Spread
+from headfirst.decide.frozen import Frozen
 
 
 class Ratios(BaseModel):
@@ -59,11 +60,9 @@ Goal = Literal["throughput", "ttft", "tpot"]
 Verdict = Literal["better", "worse", "no difference", "failed"]
 
 
-class Judged(BaseModel):
+class Judged(Frozen):
     """`ratio`: mean of the trial ÷ mean of the baseline. `noise`: the spreads of both over their repeats, as
     a share of the baseline's mean; a smaller difference is none. None: nothing was measured."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     verdict: Verdict
     ratio: float | None = None

@@ -19,7 +19,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import deb_index
 from headfirst.common.errors import NotReadyError
 from headfirst.control.bundle.items import Advance, Item
 from headfirst.control.bundle.systems import System, archives
-from headfirst.control.lab import host_settings
+from headfirst.control.machine import apt
 
 INDEX = "Packages"
 _URI = re.compile(r"'[^']+' (\S+) \d+")
@@ -63,7 +63,7 @@ class Apt:
         (folder / "sources.list").write_text("\n".join(lines) + "\n")
         (folder / "preferences").write_text("")
         self._conf.touch(mode=0o600)  # a proxy's address may carry a password
-        self._conf.write_text(host_settings.apt_acquire() + self._settings())
+        self._conf.write_text(apt.acquire() + self._settings())
 
     def update(self, advance: Advance) -> None:
         """Fetch the lists. NotReadyError with apt's last lines."""

@@ -15,7 +15,7 @@ from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError, hex_digest, json_document, shown
 from headfirst.control.bundle.items import Advance, Item
 from headfirst.control.bundle.manifest import Image
-from headfirst.control.lab import engine
+from headfirst.control.machine import engine
 
 _PLATFORM = "linux/amd64"
 _MAX_DOCUMENT = 8 << 20

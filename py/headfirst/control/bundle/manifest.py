@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from headfirst import __version__
 from headfirst.common.untrusted import (
@@ -23,6 +23,7 @@ from headfirst.common.untrusted import (
     shown,
 )
 from headfirst.control.bundle.needs import Needs
+from headfirst.decide.frozen import Frozen
 
 SUMS, SIGNATURE, CONTENTS = "SHA256SUMS", "SHA256SUMS.sig", "bundle.json"
 FORMAT = 1
@@ -41,10 +42,8 @@ class File:
     sha256: str
 
 
-class Image(BaseModel):
+class Image(Frozen):
     """An image, as parts: equal layers of two images, or of two bundles, are one file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     id: str  # "sha256:…" of its configuration
@@ -53,13 +52,11 @@ class Image(BaseModel):
     layers: tuple[str, ...]
 
 
-class Contents(BaseModel):
+class Contents(Frozen):
     """bundle.json. `carried` are bytes by path of the files in this bundle, `earlier` of those in others.
 
     `made` is when, in seconds since 1970; 0 where it is not recorded.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: int
     needs: Needs

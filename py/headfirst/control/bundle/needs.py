@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.control.bundle.systems import System
 from headfirst.decide.cluster.settings import HUBS
+from headfirst.decide.frozen import Frozen
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Weights(_Frozen):
+class Weights(Frozen):
     """What ranks load, from a hub or a folder. `folder` is the one in the bundle; "": not in it."""
 
     id: str
@@ -37,7 +32,7 @@ class Adapter(Weights):
     config: AdapterConfig
 
 
-class Packages(_Frozen):
+class Packages(Frozen):
     """Where the packages of roles come from, by what they are for; "" for what the plan does not install."""
 
     docker: str = ""
@@ -47,7 +42,7 @@ class Packages(_Frozen):
     rdma: str = ""
 
 
-class Needs(_Frozen):
+class Needs(Frozen):
     """All of it. Services are keyed by their group; "" is the only one of the short form."""
 
     headfirst: str

@@ -1,4 +1,4 @@
-"""Which packages the roles install and from which repositories, read from the roles' own files."""
+"""Which packages the roles install and from which repositories, read from their vars/main/packages.yml."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-import jinja2
 from ansible_collections.headfirst.serving.plugins.module_utils import nvidia_packages
 from ansible_collections.headfirst.serving.plugins.module_utils.openpgp import armoured, public_keys
 
-from headfirst.collection import collection_root, role_vars
+from headfirst.collection import role_packages
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.bundle.apt import Apt, Repository
 from headfirst.control.bundle.needs import Packages
@@ -80,17 +79,17 @@ def repositories(values: Values, needs: Wanted, system: System) -> list[Reposito
     """The repositories besides the distribution's, with their keys. NotReadyError for one out of reach."""
     release, archives = RELEASES[system], []
     if needs.runtime == "docker" and values["docker_engine_source"] != "distribution":
-        variables = role_vars("docker_engine")
+        variables = role_packages("docker_engine")
         uri = f"{_named(variables, 'docker_engine', values)}/{system.id}"
         key = _key(f"{uri}/gpg", variables["__docker_engine_key"])
         archives.append(Repository(uri, release.codename, "stable", key))
     if needs.gpus and values["nvidia_container_toolkit_source"] != "distribution":
         role = "nvidia_container_toolkit"
-        uri = _named(role_vars(role), role, values)
+        uri = _named(role_packages(role), role, values)
         key = _key(f"{uri}/gpgkey", values["nvidia_container_toolkit_key"])
         archives.append(Repository(f"{uri}/stable/deb/{system.architecture}", "/", "", key))
     if _has_driver(values, needs) and values["nvidia_driver_source"] != "distribution":
-        variables = role_vars("nvidia_driver")
+        variables = role_packages("nvidia_driver")
         place = f"{system.id}{system.release.replace('.', '')}/x86_64"
         uri = f"{_named(variables, 'nvidia_driver', values)}/{place}"
         key = _key(f"{uri}/{variables['__nvidia_driver_key_name']}", values["nvidia_driver_key_fingerprint"])
@@ -104,18 +103,18 @@ def repositories(values: Values, needs: Wanted, system: System) -> list[Reposito
 
 def groups(values: Values, needs: Wanted, system: System, apt: Apt) -> list[list[str]]:
     """What each call of apt in the roles installs; `apt` has read its lists."""
-    tuning = role_vars("host_tuning")
+    tuning = role_packages("host_tuning")
     sets: list[list[str]] = [
         [*_FOR_ANSIBLE],
         tuning["__host_tuning_firewall_packages"],
         tuning["__host_tuning_clock_packages"],
         _runtime(values, needs),
-        role_vars("node_tools")["__node_tools_packages"],
+        role_packages("node_tools")["__node_tools_packages"],
     ]
     if needs.rdma:
-        sets.append(role_vars("rdma")["__rdma_packages_of"][values["rdma_source"]])
+        sets.append(role_packages("rdma")["__rdma_packages_of"][values["rdma_source"]])
     if needs.gpus:
-        toolkit = role_vars("nvidia_container_toolkit")
+        toolkit = role_packages("nvidia_container_toolkit")
         version = values["nvidia_container_toolkit_version"] or (
             ""
             if values["nvidia_container_toolkit_source"] == "distribution"
@@ -131,16 +130,16 @@ def groups(values: Values, needs: Wanted, system: System, apt: Apt) -> list[list
 
 def _runtime(values: Values, needs: Wanted) -> list[str]:
     if needs.runtime == "podman":
-        return [*role_vars("podman_engine")["__podman_engine_packages"]]
-    variables = role_vars("docker_engine")
+        return [*role_packages("podman_engine")["__podman_engine_packages"]]
+    variables = role_packages("docker_engine")
     kind = "distribution" if values["docker_engine_source"] == "distribution" else "docker"
     return [*variables["__docker_engine_sdk_packages"], *variables[f"__docker_engine_{kind}_packages"]]
 
 
 def _driver(values: Values, needs: Wanted, system: System, apt: Apt) -> list[list[str]]:
     """The driver's packages, of both kinds where the GPUs decide, each with the fabric manager."""
-    name = role_vars("nvidia_driver")["__nvidia_driver_headers"]
-    headers = [[_rendered(name, kernel=kernel)] for kernel in needs.kernels]
+    data = role_packages("nvidia_driver")
+    headers = [[data["__nvidia_driver_headers_of"].replace("{kernel}", kernel)] for kernel in needs.kernels]
     kind = values["nvidia_driver_kind"]
     sets: list[list[str]] = []
     for dash in {"auto": ("-open", ""), "open": ("-open",), "proprietary": ("",)}[kind]:
@@ -148,44 +147,29 @@ def _driver(values: Values, needs: Wanted, system: System, apt: Apt) -> list[lis
         chosen = chosen or _chosen(values, system, apt, dash, with_manager=False)
         if chosen is not None:
             sets.append(chosen["packages"])
-            apt.prefer(_preferences(chosen["version"]))
+            pinned = f"Package: {data['__nvidia_driver_pinned']}\nPin: version {chosen['version']}-*\n"
+            apt.prefer(f"{pinned}Pin-Priority: 1001\n\n")
     if not sets:
         raise InputError(
             f"{values['nvidia_driver_source']} has no driver {values['nvidia_driver_branch']} for {system}",
             where="nvidia_driver_branch",
             hint="Choose another nvidia_driver_branch or nvidia_driver_source.",
         )
-    subnet = role_vars("nvidia_driver")["__nvidia_driver_subnet_manager_packages"]  # of NVLink 5
+    subnet = data["__nvidia_driver_subnet_manager_packages"]  # of NVLink 5
     return [*sets, *headers, *([subnet] if apt.madison(subnet[:1]) else [])]
 
 
 def _chosen(
     values: Values, system: System, apt: Apt, dash: str, *, with_manager: bool
 ) -> dict[str, Any] | None:
-    variables, branch = role_vars("nvidia_driver"), str(values["nvidia_driver_branch"])
+    branch = str(values["nvidia_driver_branch"])
     major = branch.partition(".")[0]
-    if values["nvidia_driver_source"] != "distribution":
-        kinds = variables["__nvidia_driver_nvidia_sets"]
-    else:
-        kinds = variables[f"__nvidia_driver_{'debian' if system.id == 'debian' else 'ubuntu'}_sets"]
-    sets = [[_rendered(name, major=major, dash=dash) for name in names] for names in kinds]
+    maker = system.id if values["nvidia_driver_source"] == "distribution" else "nvidia"
+    names = role_packages("nvidia_driver")["__nvidia_driver_sets_of"][maker]
+    sets = [[name.replace("{major}", major).replace("{-open}", dash) for name in row] for row in names]
     managers = [f"nvidia-fabricmanager-{major}", "nvidia-fabricmanager"] if with_manager else []
     offered = nvidia_packages.offered(apt.madison([*(name for names in sets for name in names), *managers]))
     return nvidia_packages.choose(offered, sets, managers, branch)
-
-
-def _preferences(version: str) -> str:
-    template = collection_root() / "roles/nvidia_driver/templates/preferences.j2"
-    text = jinja2.Template(template.read_text()).render(
-        ansible_managed="Of this bundle.", __nvidia_driver_version=version
-    )
-    return f"{text}\n"
-
-
-def _rendered(text: str, *, major: str = "", dash: str = "", kernel: str = "") -> str:
-    known = {"__nvidia_driver_major": major, "__nvidia_driver_dash_open": dash}
-    looked = {"__nvidia_driver_state": {"host": {"kernel": kernel}}}
-    return str(jinja2.Template(text, undefined=jinja2.StrictUndefined).render(**known, **looked))
 
 
 def _has_driver(values: Values, needs: Wanted) -> bool:

@@ -7,10 +7,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.common.errors import InputError, NotReadyError
-from headfirst.control.lab import host_settings
+from headfirst.control.machine import apt
+from headfirst.decide.frozen import Frozen
 
 ARCHITECTURES = {"x86_64": "amd64"}
 """What `uname -m` prints -> Debian's name. The wheels and images of a bundle are of this architecture too."""
@@ -20,10 +19,8 @@ TEMPLATES = Path("/usr/share/python-apt/templates")
 _SUITE = re.compile(r"[^-/ ]+?(|-updates|-security)")
 
 
-class System(BaseModel):
+class System(Frozen):
     """What packages and wheels depend on; `release` is as os-release has it (`12`, `24.04`)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
     release: str
@@ -81,7 +78,7 @@ def archives(system: System, templates: Path = TEMPLATES) -> list[str]:
     NotReadyError where they are not installed here.
     """
     if system == own():
-        return host_settings.apt_sources()
+        return apt.sources()
     release, uris = RELEASES[system], _uris(templates / f"{system.id.capitalize()}.info")
     signed = f"[signed-by=/usr/share/keyrings/{system.id}-archive-keyring.gpg]"
     return [

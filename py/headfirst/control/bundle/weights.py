@@ -12,8 +12,8 @@ from uv import find_uv_bin
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control.bundle.items import Advance, Item
-from headfirst.control.images import commands
-from headfirst.control.images.pip_settings import uv_environment
+from headfirst.control.machine import commands
+from headfirst.control.machine.pip_settings import uv_environment
 from headfirst.control.run.amounts import size
 from headfirst.node.weights.files import list_files
 

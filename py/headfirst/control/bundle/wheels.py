@@ -17,8 +17,8 @@ from headfirst import __version__
 from headfirst.collection import collection_root, data_dir, is_checkout
 from headfirst.control import pip_config
 from headfirst.control.bundle.items import Advance, Item, sha256
-from headfirst.control.images import commands
-from headfirst.control.images.pip_settings import uv_environment
+from headfirst.control.machine import commands
+from headfirst.control.machine.pip_settings import uv_environment
 
 # The C libraries of every system that systems.RELEASES has, the newest first (Ubuntu 22.04: 2.35).
 _PLATFORMS = tuple(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -26,25 +27,18 @@ app.add_typer(lab, name="lab")
 @verb("deploy lab up lab.ini", "json", "plain", of=lab)
 def up(run: RunOptions, output: Output) -> None:
     """Start the lab nodes of an inventory, and print how to reach them."""
+    from headfirst.control.deployment.lab_nodes import lab_logins, required_lab, started
     from headfirst.control.deployment.running.local_work import ask_for_root, run_jobs
-    from headfirst.control.lab import lifecycle as nodes
+    from headfirst.control.inventory.inventory import load
 
-    lab = _lab(run)
+    cluster = load(run.inventories, run.extra_vars)
+    required_lab(cluster)  # refused before any work
     with output.reporter() as reporter:
         ask_for_root(reporter)
-        results, _ = run_jobs(
-            reporter,
-            "lab",
-            "Nodes on this machine",
-            {"lab": lambda advance: nodes.up(lab, advance, advance.warn)},
-        )
-    access = results["lab"]
+        run_jobs(reporter, "lab", "Nodes on this machine", {"lab": partial(started, cluster, ())})
     if not output.as_json:
-        for node in lab.nodes:
-            typer.echo(
-                f"{node.name}: ssh -i {access.private_key} -o UserKnownHostsFile={access.known_hosts} "
-                f"{access.user}@{node.address}"
-            )
+        for name, login in lab_logins(cluster).items():
+            typer.echo(f"{name}: {login.ssh_command()}")
 
 
 @verb("deploy lab status lab.ini", "json", of=lab)

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headfirst.common.errors import HeadfirstError, InputError
-from headfirst.control.cli.verb import Output, verb
+from headfirst.control.cli.verb import Output, exclude, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run.amounts import duration
 from headfirst.control.terminal import Terminal
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
-    from headfirst.control.accuracy.endpoint import Address
     from headfirst.control.deployment.verbs.smoke import Watcher
     from headfirst.control.smoke.verdict import Case, Report, Result
 
@@ -126,12 +125,14 @@ def test(
     from headfirst.control.smoke import runner
 
     if accuracy:
-        _exclude({"--only": only, "--list": list_, "--junit": junit}, "--accuracy excludes {}")
-        _measure(
+        from headfirst.control.cli.accuracy import compared, measure_accuracy
+
+        exclude({"--only": only, "--list": list_, "--junit": junit}, "--accuracy excludes {}")
+        measure_accuracy(
             run,
             output,
             accuracy,
-            _compared(compare, compare_model, compare_key_file),
+            compared(compare, compare_model, compare_key_file),
             folder,
             questions=questions,
             max_tokens=max_tokens,
@@ -141,11 +142,11 @@ def test(
         return
     of_url = {"--compare-model": compare_model, "--compare-key-file": compare_key_file}
     given = {"--compare": compare, **of_url, "--questions": questions, "--max-tokens": max_tokens}
-    _exclude({**given, "--concurrency": concurrency, "--output": folder}, "{} needs --accuracy DATA")
+    exclude({**given, "--concurrency": concurrency, "--output": folder}, "{} needs --accuracy DATA")
     cases = runner.chosen(only or [])
     console = Terminal(highlight=False, soft_wrap=True)
     if list_:
-        _exclude({"--service": run.service, "--junit": junit}, "--list excludes {}")
+        exclude({"--service": run.service, "--junit": junit}, "--list excludes {}")
         print_cases(cases, console, as_json=output.as_json)
         return
     from headfirst.control.deployment.verbs import smoke
@@ -162,60 +163,6 @@ def test(
     else:
         print_summary(report, console)
     if not report.passed:
-        raise typer.Exit(HeadfirstError.exit_code)
-
-
-def _exclude(given: dict[str, object], message: str) -> None:
-    """InputError for the first option that is given."""
-    for name, value in given.items():
-        if value:
-            raise InputError(message.format(name), where="deploy test")
-
-
-def _compared(compare: str | None, model: str | None, key_file: Path | None) -> Path | Address | None:
-    """What `--compare` names: a path, or a service with what the options beside it set."""
-    from headfirst.control.accuracy import endpoint
-
-    if compare and endpoint.is_url(compare):
-        return endpoint.address(compare, model, key_file)
-    _exclude({"--compare-model": model, "--compare-key-file": key_file}, "{} needs --compare URL")
-    return Path(compare) if compare else None
-
-
-def _measure(
-    run: RunOptions,
-    output: Output,
-    path: Path,
-    compare: Path | Address | None,
-    folder: Path | None,
-    *,
-    questions: int | None,
-    max_tokens: int | None,
-    concurrency: int,
-    timeout_s: float,
-) -> None:
-    from headfirst.control.accuracy.comparison import require_common, summary
-    from headfirst.control.accuracy.result import read
-    from headfirst.control.cli.shown import accuracy as shown
-    from headfirst.control.deployment.measuring.accuracy import Exam, is_run, measure
-
-    recorded = read(compare) if isinstance(compare, Path) and is_run(compare) else None
-    if recorded:
-        max_tokens = max_tokens or recorded.setup.max_tokens
-    exam = Exam.read(path, questions, max_tokens=max_tokens, concurrency=concurrency, timeout_s=timeout_s)
-    if recorded:
-        require_common(recorded, (question.id for question in exam.questions))
-    against = None if recorded else RunOptions([compare]) if isinstance(compare, Path) else compare
-    console = Terminal(highlight=False, soft_wrap=True)
-    with shown.watcher(console, as_json=output.as_json) as watcher:
-        outcome, asked = measure(run, exam, folder, watcher, against)
-    other = recorded or asked
-    printed = summary(outcome.folder, outcome.result, other)
-    if output.as_json:
-        typer.echo(printed.model_dump_json(indent=2, ensure_ascii=True))
-    else:
-        shown.print_outcome(outcome, other, printed.compared, console)
-    if printed.score.failed or (printed.compared and printed.compared.verdict == "worse"):
         raise typer.Exit(HeadfirstError.exit_code)
 
 

@@ -303,3 +303,10 @@ def _run_options(given: dict[str, Any], hint: str) -> RunOptions:
         wait_s=given.pop("wait", 0.0),
         bundle=bundle_request(paths, signers, unsigned=bool(unsigned), older=bool(older)),
     )
+
+
+def exclude(given: dict[str, object], message: str) -> None:
+    """InputError for the first option that is given."""
+    for name, value in given.items():
+        if value:
+            raise InputError(message.format(name), where="deploy test")

@@ -10,21 +10,20 @@ import re
 import uuid
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from headfirst.common.errors import InputError
 from headfirst.common.state_files import exclusive, read_file, replace_file
 from headfirst.control.paths import state_dir
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.frozen import Frozen
 
 ID = re.compile(r"[0-9a-f]{32}")
 _FILE = "cluster.json"
 
 
-class Identity(BaseModel):
+class Identity(Frozen):
     """What this controller stores about a cluster."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str = Field(default_factory=lambda: uuid.uuid4().hex, pattern=ID)
     inventory: str

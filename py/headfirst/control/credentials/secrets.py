@@ -18,6 +18,7 @@ from headfirst.common.state_files import exclusive, read_file, replace_file
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.local_ca import LocalCa
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.frozen import Frozen
 from headfirst.decide.plan.front.webui import ADMIN_EMAIL
 
 # A key has 256 random bits: a plain hash of it cannot be guessed from.
@@ -26,10 +27,8 @@ _KEY_BYTES = 32
 KeyName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 
 
-class NamedKey(BaseModel):
+class NamedKey(Frozen):
     """What is kept of a key. `service` is the only one that it is for, None: all."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     service: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")] | None = None

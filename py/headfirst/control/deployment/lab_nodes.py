@@ -5,15 +5,18 @@ from __future__ import annotations
 import ipaddress
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control import demo
+from headfirst.control.deployment.running.local_work import Advance
 from headfirst.control.lab import keys
-from headfirst.control.lab.types import Lab, LabAccess, LabNode
+from headfirst.control.lab.types import Lab, LabNode
 from headfirst.control.paths import cache_dir, state_dir
-from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.cluster.login import Become, HostAccess
+from headfirst.decide.cluster.types import Cluster, Host, Service
 
 # Where nodes see `share_dir()`, read-only: it stands for the NFS share of a real site.
 NODE_SHARE = Path("/srv/headfirst")
@@ -45,6 +48,16 @@ def with_lab_facts(cluster: Cluster) -> Cluster:
     return cluster.replaced(known)
 
 
+def started(cluster: Cluster, services: Sequence[Service], advance: Advance) -> None:
+    """Start the nodes of a cluster's lab, with the demo models of these services on their share."""
+    from headfirst.control.lab import lifecycle
+
+    for service in services:
+        if service.settings.model_source == "demo":
+            share_demo_checkpoint(service.model_id)
+    lifecycle.up(required_lab(cluster), advance, advance.warn)
+
+
 def share_demo_checkpoint(model: str) -> None:
     """Put a demo checkpoint on the share, where its files differ: nodes see it at `shared_demo(model)`."""
     with demo.checkpoint(model) as source:
@@ -60,14 +73,22 @@ def shared_demo(model: str) -> Path:
     return NODE_SHARE / _DEMO / model
 
 
-def lab_access(lab: Lab) -> LabAccess:
-    """How the nodes of a lab that is up are reached. Raises NotReadyError when it is not."""
+def lab_logins(cluster: Cluster) -> dict[str, HostAccess]:
+    """How the nodes of a cluster's lab are reached, by name. NotReadyError where they are not up."""
+    if (lab := lab_of(cluster)) is None:
+        return {}
     access = keys.access(lab)
     if not access.private_key.exists() or not access.known_hosts.exists():
         raise NotReadyError(
             f"the nodes of lab {lab.name} are not up", hint="Start them: deploy lab up INVENTORY"
         )
-    return access
+    files = (access.private_key, access.known_hosts)
+    return {
+        host.name: HostAccess(
+            host.name, host.login.address, access.user, host.login.port, *files, become=Become()
+        )
+        for host in cluster.lab_hosts
+    }
 
 
 def required_lab(cluster: Cluster) -> Lab:

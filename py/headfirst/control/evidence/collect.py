@@ -20,8 +20,8 @@ from headfirst.common.untrusted import UntrustedError, for_terminal, json_docume
 from headfirst.control.evidence import node_answer
 from headfirst.control.evidence.node_answer import Engine, NodeAnswer, Problem, Reply
 from headfirst.control.live.clock import Clock, run_script
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import AT_ONCE
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.diagnose.subject import Subject, masked
 from headfirst.decide.diagnose.types import Answer, Container, Node
 from headfirst.decide.engines.base import ReadinessProbe

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO
 
 from headfirst.common.errors import NotReadyError
-from headfirst.control.images import archive, commands, rootfs, site, store
+from headfirst.control.images import archive, rootfs, site, store
 from headfirst.control.images.archive import ImageArchive
+from headfirst.control.machine import commands
 from headfirst.decide.containers.image import PREFIX, ImageRecipe
 
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from headfirst.control.images import commands, store
+from headfirst.control.images import store
 from headfirst.control.images.archive import EPOCH
-from headfirst.control.lab import host_settings
-from headfirst.control.lab.sudo import as_root
+from headfirst.control.machine import apt, commands
+from headfirst.control.machine.sudo import as_root
 
 SUITE = "bookworm"
 # The base of the images with Python packages.
@@ -52,7 +52,7 @@ def make(packages: Sequence[str], target: Path, scratch: Path, left_out: Sequenc
     started = int(time.time())
     acquire = scratch / "apt.conf"
     acquire.touch(mode=0o600)  # a proxy's address may carry a password
-    acquire.write_text(host_settings.apt_acquire())
+    acquire.write_text(apt.acquire())
     archives = sources()
     argv = ["mmdebstrap", "--mode=root", "--variant=essential", f"--include={','.join((*packages, _MERGED))}"]
     argv += ["--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"]
@@ -73,7 +73,7 @@ def sources() -> str | None:
     release = platform.freedesktop_os_release()
     if (release["ID"], release.get("VERSION_CODENAME")) != ("debian", SUITE):
         return None
-    return "\n".join(host_settings.apt_sources()) + "\n"
+    return "\n".join(apt.sources()) + "\n"
 
 
 def _normalize(made: Path, target: Path, started: int) -> None:

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from headfirst.control.images import commands
 from headfirst.control.images.archive import Member
-from headfirst.control.images.pip_settings import uv_environment
+from headfirst.control.machine import commands
+from headfirst.control.machine.pip_settings import uv_environment
 
 _ELF64_LITTLE = b"\x7fELF\x02\x01"
 _HEADER_BYTES = 64

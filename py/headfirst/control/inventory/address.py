@@ -7,23 +7,23 @@ import socket
 
 from headfirst.common.errors import InputError
 from headfirst.control.live.ssh_access import openssh
-from headfirst.decide.cluster.types import Login
+from headfirst.decide.cluster.login import HostAccess
 
 
-def address_of(name: str, login: Login, where: str | None) -> str:
+def address_of(name: str, login: HostAccess, where: str | None) -> str:
     """ansible_host as an IPv4 address: as it stands, through ssh's configuration, or resolved here.
 
     Of this machine, where there is none, that of its default route. Raises InputError where that is no
     address which other hosts can use.
     """
-    if login.local and not (_is_ipv4(login.host) and is_reachable(login.host)):
+    if login.local and not (_is_ipv4(login.address) and is_reachable(login.address)):
         return this_machine()
-    if _is_ipv4(login.host):
-        return login.host
+    if _is_ipv4(login.address):
+        return login.address
     hint = f"Write the address that the other nodes reach: `{name} … address=192.0.2.11`."
     try:
-        settings = openssh.settings([*login.options, *login.more_options, login.host])
-        target = openssh.value_of(settings, "hostname", login.host)
+        settings = openssh.settings([*login.options, *login.more_options, login.address])
+        target = openssh.value_of(settings, "hostname", login.address)
     except openssh.BadOptionError as error:
         raise InputError(f"ssh refuses the options of {name}: {error}", where=where) from None
     if _is_ipv4(target):

@@ -1,4 +1,4 @@
-"""Options of Ansible's ssh and sudo plugins for a host → the Login that all verbs use.
+"""Options of Ansible's ssh and sudo plugins for a host → the HostAccess that all verbs use.
 
 ASKED has the passwords that a person typed for this process (`-k`, `-K`); the inventory's own win, as in
 Ansible.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headfirst.common.errors import InputError
-from headfirst.decide.cluster.types import Become, Login
+from headfirst.decide.cluster.login import Become, HostAccess
 
 
 @dataclass
@@ -34,19 +34,20 @@ LOCALHOST = ("localhost", "127.0.0.1", "::1")
 _REMOTE = {"ansible_connection", "ansible_host", "ansible_ssh_host", "ansible_port", "ansible_ssh_port"}
 
 
-def login_of(name: str, options: Mapping[str, Any], where: Mapping[str, str | None]) -> Login:
-    """The Login of a host, from HostReading.login; `where` has the places of its variables."""
+def login_of(name: str, options: Mapping[str, Any], where: Mapping[str, str | None]) -> HostAccess:
+    """The login of a host, from HostReading.login; `where` has the places of its variables."""
     local = options["connection"] == "local" or (name in LOCALHOST and where.keys().isdisjoint(_REMOTE))
     if local:
         options = {**options, "connection": "local", "user": getpass.getuser()}
     before, after = options["ssh_args"] or "", options["ssh_more_args"]
     checking = [] if options["host_key_checking"] else ["-o", "StrictHostKeyChecking=no"]
     password = options["password"] or ASKED.login
-    return Login(
-        host=str(options["host"]),
+    return HostAccess(
+        host=name,
+        address=str(options["host"]),
         port=int(options["port"]) if options["port"] else None,
         user=options["user"] or None,
-        private_key=str(Path(options["private_key"]).expanduser()) if options["private_key"] else None,
+        private_key=Path(options["private_key"]).expanduser() if options["private_key"] else None,
         password=password,
         options=(*_words(before, where), *checking),
         more_options=_words(after, where),

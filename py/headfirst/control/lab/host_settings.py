@@ -11,16 +11,15 @@ import json
 import os
 import subprocess
 import tarfile
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headfirst.common.errors import NotReadyError
 from headfirst.control import pip_config
-from headfirst.control.lab import node_apt, node_pip, packages
-from headfirst.control.lab.sudo import as_root
+from headfirst.control.lab import node_apt, node_pip
 from headfirst.control.lab.types import USER_ID
+from headfirst.control.machine import apt
+from headfirst.control.machine.sudo import as_root
 
 # Taken as they are, with owner and mode: credentials, keys of the archives, certificates.
 _PATHS = (
@@ -31,9 +30,6 @@ _PATHS = (
     "etc/apt/trusted.gpg.d",
     "usr/local/share/ca-certificates",
 )
-_DISTRIBUTIONS = ("Debian", "Ubuntu")
-# Lab and images are made in threads side by side, and apt refuses a second update.
-_APT_LISTS = threading.Lock()
 
 
 RECORD = "etc/headfirst-lab/settings.json"
@@ -67,13 +63,13 @@ def collect() -> HostSettings:
 
     Raises NotReadyError where apt on this machine has no Debian or Ubuntu archive.
     """
-    apt = node_apt.for_node(apt_acquire())
+    for_apt = node_apt.for_node(apt.acquire())
     made: dict[str, tuple[str | bytes, int, int]] = {
-        "etc/apt/sources.list.d/headfirst-host.list": ("\n".join(apt_sources()) + "\n", 0o644, 0),
+        "etc/apt/sources.list.d/headfirst-host.list": ("\n".join(apt.sources()) + "\n", 0o644, 0),
         # A proxy's address may carry a password.
-        "etc/apt/apt.conf.d/30headfirst-host": (apt.conf, 0o600, 0),
+        "etc/apt/apt.conf.d/30headfirst-host": (for_apt.conf, 0o600, 0),
     }
-    made |= {path: (content, 0o600, 0) for path, content in apt.files.items()}
+    made |= {path: (content, 0o600, 0) for path, content in for_apt.files.items()}
     pip = node_pip.for_node(pip_config.read(os.environ), os.environ)
     # May carry passwords, and both root and the user install with pip.
     if pip.conf:
@@ -84,7 +80,7 @@ def collect() -> HostSettings:
         # Not the content, which only root may read.
         status = path.stat()
         digest.update(repr((str(path), status.st_size, status.st_mtime_ns, status.st_mode)).encode())
-    return HostSettings(digest.hexdigest()[:16], (*apt.left_out, *pip.left_out), made)
+    return HostSettings(digest.hexdigest()[:16], (*for_apt.left_out, *pip.left_out), made)
 
 
 def archive(files: Mapping[str, tuple[str | bytes, int]], uid: int = 0) -> bytes:
@@ -99,38 +95,6 @@ def archive(files: Mapping[str, tuple[str | bytes, int]], uid: int = 0) -> bytes
     return buffer.getvalue()
 
 
-def apt_sources() -> list[str]:
-    """The distribution's own archives that this machine's apt uses, as sources.list lines.
-
-    Archives of others are left out: a node is a bare server, and a role that adds the same archive with
-    another key would make apt refuse both.
-    """
-    with _APT_LISTS:
-        lines = _distribution_archives()
-        if not lines:
-            packages.apt_get("update")  # an image of a cloud or a container may come without any list
-            lines = _distribution_archives()
-    if not lines:
-        raise NotReadyError(
-            "apt on this machine has no Debian or Ubuntu archive to make lab nodes from.",
-            hint="Check /etc/apt/sources.list and /etc/apt/sources.list.d, then run `apt-get update`.",
-        )
-    return lines
-
-
-def apt_acquire() -> str:
-    """How this machine's apt fetches (proxies, certificates, dates), as an apt.conf."""
-    done = subprocess.run(["apt-config", "dump", "Acquire"], capture_output=True, text=True, check=True)
-    # Index targets belong to the packages installed here, not to the way of fetching.
-    kept = [line for line in done.stdout.splitlines() if not line.startswith("Acquire::IndexTargets")]
-    for scheme in ("http", "https"):
-        # apt reads the variable itself, but sudo and mmdebstrap do not pass it on.
-        proxy = os.environ.get(f"{scheme}_proxy", "")
-        if proxy and not any(line.startswith(f"Acquire::{scheme}::Proxy ") for line in kept):
-            kept.append(f'Acquire::{scheme}::Proxy "{proxy}";')
-    return "\n".join(kept) + "\n"
-
-
 def _existing_files() -> Iterator[Path]:
     for path in (Path("/", name) for name in _PATHS):
         yield from [path] if path.is_file() else (file for file in path.rglob("*") if file.exists())
@@ -142,13 +106,3 @@ def _files_in(archives: list[bytes]) -> set[str]:
         with tarfile.open(fileobj=io.BytesIO(data)) as tar:
             names |= {member.name for member in tar if not member.isdir()}
     return names
-
-
-def _distribution_archives() -> list[str]:
-    form = "deb $(REPO_URI) $(RELEASE) $(COMPONENT)|$(ORIGIN)"
-    argv = ["apt-get", "indextargets", "--format", form, "Created-By: Packages"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    lines = [line.rpartition("|") for line in done.stdout.splitlines()]
-    # A node sees neither this machine's installation disc nor its folders.
-    reached = [(line, origin) for line, _, origin in lines if line.startswith(("deb http", "deb mirror+"))]
-    return list(dict.fromkeys(line for line, origin in reached if origin in _DISTRIBUTIONS))

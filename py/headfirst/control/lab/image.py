@@ -16,9 +16,9 @@ import docker
 from docker.errors import ImageNotFound
 
 from headfirst.common.errors import NotReadyError
-from headfirst.control.lab import host_settings
-from headfirst.control.lab.sudo import as_root
-from headfirst.control.lab.types import Progress
+from headfirst.control.machine import apt
+from headfirst.control.machine.packages import Progress
+from headfirst.control.machine.sudo import as_root
 
 REPOSITORY = "headfirst-lab-node"
 _RECIPE = Path(__file__).parent / "node_image"
@@ -87,7 +87,7 @@ def _build(client: docker.DockerClient, name: str, progress: Progress) -> None:
         root = Path(folder) / "root.tar"
         acquire = Path(folder) / "apt.conf"
         acquire.touch(mode=0o600)
-        acquire.write_text(host_settings.apt_acquire())
+        acquire.write_text(apt.acquire())
         _mmdebstrap(root, acquire, what, progress)
         said = client.api.import_image(src=str(root), repository=repository, tag=tag)
     # The engine reports a failure in its answer's text, after a status of success.
@@ -109,7 +109,7 @@ def _mmdebstrap(root: Path, acquire: Path, what: str, progress: Progress) -> Non
     argv += [f'--customize-hook=sh {script} "$1"', _suite(), "-", "-"]
     lines: list[str] = []
     with root.open("wb") as tar, tempfile.TemporaryFile("w+") as sources:
-        sources.write("\n".join(host_settings.apt_sources()) + "\n")
+        sources.write("\n".join(apt.sources()) + "\n")
         sources.seek(0)
         with subprocess.Popen(
             as_root(argv), stdin=sources, stdout=tar, stderr=subprocess.PIPE, text=True

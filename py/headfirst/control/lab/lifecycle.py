@@ -8,17 +8,10 @@ from contextlib import contextmanager
 
 from headfirst.common.errors import InputError
 from headfirst.common.state_files import exclusive
-from headfirst.control.lab import (
-    engine,
-    host_settings,
-    image,
-    keys,
-    network,
-    node_settings,
-    nodes,
-    readiness,
-)
-from headfirst.control.lab.types import Lab, LabAccess, NodeStatus, Progress, Warn
+from headfirst.control.lab import host_settings, image, keys, network, node_settings, nodes, readiness
+from headfirst.control.lab.types import Lab, LabAccess, NodeStatus, Warn
+from headfirst.control.machine import engine
+from headfirst.control.machine.packages import Progress
 from headfirst.control.paths import state_dir
 
 

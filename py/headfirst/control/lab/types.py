@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,6 @@ from headfirst.common.errors import InputError
 USER, USER_ID = "headfirst", 1000
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _MEMORY = re.compile(r"[1-9][0-9]*[bkmg]?")
-
-
-class Progress(Protocol):
-    """Called as work advances: what is being done, how much of it, out of how much."""
-
-    def __call__(self, what: str, done: int, total: int) -> None: ...
 
 
 class Warn(Protocol):
@@ -111,12 +104,6 @@ class NodeStatus:
     address: str
     state: str
     ssh: bool
-
-
-def state_home() -> Path:
-    """The folder of everything that Headfirst's labs keep on this machine, by the XDG rules."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "headfirst" / "lab"
 
 
 def _inside(address: str, network: ipaddress.IPv4Network) -> bool:

@@ -10,8 +10,9 @@ import paramiko
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError, for_terminal
 from headfirst.control.live.ssh_access import explain
-from headfirst.control.live.ssh_access.access import HostAccess, privileged
+from headfirst.control.live.ssh_access.privileged import privileged
 from headfirst.control.live.ssh_access.ssh import ERROR_BYTES, ssh
+from headfirst.decide.cluster.login import HostAccess
 
 _PINGS = 5
 _MAX_ANSWER = 1024  # characters of a line

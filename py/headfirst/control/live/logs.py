@@ -20,9 +20,9 @@ from rich.text import Text
 from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.untrusted import for_terminal
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import AT_ONCE
 from headfirst.control.live.ssh_access.transport import docker_over_ssh
+from headfirst.decide.cluster.login import HostAccess
 
 if TYPE_CHECKING:
     from docker.models.containers import Container

@@ -11,9 +11,9 @@ from ansible_collections.headfirst.serving.plugins.module_utils.container_spec i
 from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError
 from headfirst.common.untrusted import UntrustedError, json_document
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import try_each
 from headfirst.control.live.ssh_access.transport import docker_over_ssh
+from headfirst.decide.cluster.login import HostAccess
 
 _LIMIT = 1 << 20  # bytes of a label
 

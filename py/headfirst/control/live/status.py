@@ -19,7 +19,6 @@ from headfirst.common.metrics import Metrics
 from headfirst.common.untrusted import UntrustedError, json_document, line
 from headfirst.control.live.gpus import gpus, of_rank
 from headfirst.control.live.load import Load, Meter
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
 from headfirst.control.live.ssh_access.transport import docker_client
 from headfirst.control.live.ssh_access.tunnel import ask, forward, local_client, no_answer_reason, tunnel
@@ -32,6 +31,7 @@ from headfirst.control.live.status_types import (
     WebuiStatus,
 )
 from headfirst.control.live.supervision import of_container, unknown
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.engines.base import ReadinessProbe
 
 # Between two readings of an engine's counters.

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.live.clock import LATEST, Clock, run_script
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import HostConnection, run
 from headfirst.control.live.status_types import Supervision
+from headfirst.decide.cluster.login import HostAccess
 
 STATE = "/run/headfirst/supervisor.json"
 HISTORY = "/var/lib/headfirst/supervisor/events.jsonl"

@@ -20,13 +20,13 @@ from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, integer, json_object
 from headfirst.control.live.gpus import GpuUse, gpus, of_rank
 from headfirst.control.live.load import Load, Meter
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import AT_ONCE, HostConnection, ssh
 from headfirst.control.live.ssh_access.transport import docker_client
 from headfirst.control.live.ssh_access.tunnel import local_client, no_answer_reason, tunnel
 from headfirst.control.live.status import ReplicaTarget
 from headfirst.control.live.status_types import Supervision
 from headfirst.control.live.supervision import of_container, unknown
+from headfirst.decide.cluster.login import HostAccess
 
 NS = 10**9
 Connection = TypeVar("Connection")

@@ -17,11 +17,11 @@ from types import FrameType
 from typing import Any
 
 from headfirst.common.errors import HeadfirstError, NotReadyError
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import try_each
 from headfirst.control.ownership import requests
 from headfirst.control.ownership.holder import is_dead, new_lock
 from headfirst.control.ownership.records import HostState, Lock, host_state
+from headfirst.decide.cluster.login import HostAccess
 
 LEASE_S = 600.0
 RENEW_EVERY_S = 120.0

@@ -12,8 +12,9 @@ import paramiko
 from headfirst.common import untrusted
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.control.live.ssh_access import explain
-from headfirst.control.live.ssh_access.access import HostAccess, privileged
+from headfirst.control.live.ssh_access.privileged import privileged
 from headfirst.control.live.ssh_access.ssh import run, ssh, try_each
+from headfirst.decide.cluster.login import HostAccess
 
 _SCRIPT = Path(__file__).with_name("node_script.py")
 _ANSWER_BYTES = 512 * 1024

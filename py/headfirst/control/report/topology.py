@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.decide.cluster.settings import Role
+from headfirst.decide.frozen import Frozen
 from headfirst.decide.plan.front.webui import chats
 from headfirst.decide.plan.types import Monitoring, Node, Plan, PlannedReplica, PlannedService, Sized
 
@@ -26,11 +25,7 @@ _PROMPT = 1_000  # tokens of the prompt whose KV cache is written beside its arr
 PEOPLE, PROXY, PAGE = "people", "proxy", "page"
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Box(_Frozen):
+class Box(Frozen):
     """A program on a host, or several alike. `name` is how a link calls it; `gpus` are those of its rank."""
 
     id: str
@@ -41,7 +36,7 @@ class Box(_Frozen):
     gpus: list[str] = []
 
 
-class Link(_Frozen):
+class Link(Frozen):
     """`source` opens connections to `ports` of `target`; both are ids of boxes. Without ports: any.
 
     `kind` `kv`: the KV cache on its way from `source` to `target`, whichever of them connects.
@@ -54,7 +49,7 @@ class Link(_Frozen):
     kind: Literal["requests", "rendezvous", "figures", "kv"] = "requests"
 
 
-class ReplicaBoxes(_Frozen):
+class ReplicaBoxes(Frozen):
     """The ranks of a replica, or one box for several replicas; `network`: what carries the collectives.
 
     `role`: what it computes alone.
@@ -66,7 +61,7 @@ class ReplicaBoxes(_Frozen):
     network: list[str]
 
 
-class ServiceBoxes(_Frozen):
+class ServiceBoxes(Frozen):
     """A service and its replicas; `transfer`: the KV cache between those of prefill and those of decode."""
 
     title: str
@@ -75,7 +70,7 @@ class ServiceBoxes(_Frozen):
     transfer: str = ""
 
 
-class Topology(_Frozen):
+class Topology(Frozen):
     """All of it, from the people to the monitoring; `notes` states what is grouped."""
 
     cluster: str

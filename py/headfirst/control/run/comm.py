@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.control.run.events import Finding
+from headfirst.decide.frozen import Frozen
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Rank(_Frozen):
+class Rank(Frozen):
     """A host of the test; rates are 0 where they are not known."""
 
     host: str
@@ -26,7 +21,7 @@ class Rank(_Frozen):
     rdma_gbit: float
 
 
-class Pair(_Frozen):
+class Pair(Frozen):
     """One try to connect, from one host to a port of another."""
 
     source: str
@@ -39,7 +34,7 @@ class Pair(_Frozen):
     words: str
 
 
-class Row(_Frozen):
+class Row(Frozen):
     """All-reduces of one size. `graph`: replayed from a CUDA graph; `wrong`: how many sums were."""
 
     bytes: int
@@ -50,7 +45,7 @@ class Row(_Frozen):
     graph: bool
 
 
-class Run(_Frozen):
+class Run(Frozen):
     """One back-end; `stopped`: why not all sizes were tried; `link_gbit`: what links give, 0: unknown."""
 
     backend: str
@@ -60,7 +55,7 @@ class Run(_Frozen):
     link_gbit: float
 
 
-class Trouble(_Frozen):
+class Trouble(Frozen):
     """Why a host's part ended early, and when (seconds since 1970; 0: unknown). `echo`: another one's did."""
 
     host: str
@@ -71,7 +66,7 @@ class Trouble(_Frozen):
     echo: bool
 
 
-class Way(_Frozen):
+class Way(Frozen):
     """How many of NCCL's channels of a host use RDMA, do so from GPU memory, use TCP, or stay inside."""
 
     version: str
@@ -84,7 +79,7 @@ class Way(_Frozen):
     disabled: list[str]
 
 
-class Comm(_Frozen):
+class Comm(Frozen):
     """Everything. `rendezvous_held`: a service uses that port; `port`: where the collectives met."""
 
     hosts: list[Rank]

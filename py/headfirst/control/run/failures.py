@@ -8,9 +8,9 @@ from pathlib import Path
 
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError, StoppedError
 from headfirst.control.live.ssh_access import explain
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.run.events import Finding, HostFailed
 from headfirst.control.run.result import RunResult
+from headfirst.decide.cluster.login import HostAccess
 
 _ENGINE_STAGE = "engine"
 _AGAIN = "Run the same command again: it continues where it stopped."

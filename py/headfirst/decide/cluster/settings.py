@@ -7,10 +7,11 @@ import shlex
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from headfirst.common.untrusted import finite_json
 from headfirst.decide.cluster import values
+from headfirst.decide.frozen import Frozen
 from headfirst.decide.model.task import Task
 
 
@@ -132,10 +133,8 @@ Mirrors = Annotated[
 ]
 
 
-class ClusterSettings(BaseModel):
+class ClusterSettings(Frozen):
     """Variables of the whole cluster, written under `[all:vars]`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     cluster_name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")] | None = Field(
         None, description="Name in paths and in the summary. Default: the inventory's file name."
@@ -274,10 +273,8 @@ class ClusterSettings(BaseModel):
         return f"{self.registry_mirrors.get(registry, registry)}{slash}{rest}"
 
 
-class ServiceSettings(BaseModel):
+class ServiceSettings(Frozen):
     """Variables of one service: under `[all:vars]`, or under `[GROUP:vars]` of a group that sets `model`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: Text = Field(
         "", description="Hub id (`deepseek-ai/DeepSeek-R1`) or an absolute folder on the head."
@@ -506,10 +503,8 @@ class ServiceSettings(BaseModel):
         return self.model_copy(update=changed)
 
 
-class HostSettings(BaseModel):
+class HostSettings(Frozen):
     """Variables of one host, written on its line."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     address: IPv4Address | None = Field(None, description="Address the ranks use. Default: ansible_host.")
     gpus: int | None = Field(None, ge=0, le=64, description="Number of GPUs that serve on this host.")

@@ -8,42 +8,11 @@ from pathlib import Path
 
 from headfirst.common import container_names as names
 from headfirst.common.errors import InputError
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.settings import DEMO_MODELS, OF_ROLE, ClusterSettings, Role, ServiceSettings
 from headfirst.decide.hardware.facts import CgroupObstacle, FolderFacts, NetworkFacts
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
-
-
-@dataclass(frozen=True)
-class Become:
-    """How commands on a host become root: sudo, as Ansible's plugin of that name would call it."""
-
-    user: str = "root"
-    command: str = "sudo"
-    flags: str = ""
-    password: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
-class Login:
-    """How Ansible reaches a host: what its ssh plugin takes from variables, environment and ansible.cfg.
-
-    None leaves the choice to ssh's own configuration. `options` come before those of the other fields on
-    ssh's command line, `more_options` after it: of two values ssh takes the first.
-    """
-
-    host: str
-    port: int | None
-    user: str | None
-    private_key: str | None
-    password: str | None = field(repr=False)
-    options: tuple[str, ...]
-    more_options: tuple[str, ...]
-    become: Become | None
-    needs_sshpass: bool
-    ssh_args: str | None  # Ansible's ssh_args where the user has set them
-    obstacle: str | None  # why only Ansible can use it: another connection plugin, another become method
-    local: bool = False  # the host is the machine that `deploy` runs on: no SSH
 
 
 @dataclass(frozen=True)
@@ -63,7 +32,7 @@ class Host:
 
     name: str
     address: str
-    login: Login
+    login: HostAccess
     gpus: int | None
     gpu: str | None
     nic: str | None

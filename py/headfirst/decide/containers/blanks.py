@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from headfirst.decide.frozen import Frozen
 
 _END = "\0"
 
@@ -20,10 +20,8 @@ ADDRESS = "address"  # of the host itself
 CONFIG_FILE = "config_file"  # the file with the API key, as the process sees it
 
 
-class Blank(BaseModel):
+class Blank(Frozen):
     """The place of a text that is filled in later."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     blank: str
 

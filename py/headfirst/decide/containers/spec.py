@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from ansible_collections.headfirst.serving.plugins.module_utils.container_spec import cdi_devices
-from pydantic import BaseModel, ConfigDict
+
+from headfirst.decide.frozen import Frozen
 
 Runtime = Literal["docker", "podman"]
 
 
-class Container(BaseModel):
+class Container(Frozen):
     """One container. The fields but `name` are the options of `spec` in the module `container`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     image: str

@@ -11,8 +11,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
+from headfirst.decide.frozen import Frozen
 from headfirst.decide.hardware.gpus import capability_text
 from headfirst.decide.model.task import Task
 
@@ -55,7 +56,7 @@ def _text(value: Any) -> Any:
 Value = Annotated[str, BeforeValidator(_text)]
 
 
-class Rule(BaseModel):
+class Rule(Frozen):
     """Arguments that are chosen together.
 
     Values may hold `{tensor}`, the tensor parallel size, and `{context}`, the model's longest context in
@@ -63,8 +64,6 @@ class Rule(BaseModel):
     the task does not work without it. `offered`: the arguments cost precision, or need what the plan does not
     check; the plan prints them and leaves the choice to a person.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     arguments: Annotated[dict[str, Value], Field(min_length=1)]
     families: tuple[str, ...] = ()  # names of model/families.json; empty: every model
@@ -100,7 +99,7 @@ class Rule(BaseModel):
 LayoutNeed = Literal["moe", "dense", "copied_kv", "one_node"]
 
 
-class LayoutRule(BaseModel):
+class LayoutRule(Frozen):
     """A way in which ranks share a model beside tensor and pipeline sizes.
 
     Values may hold `{tensor}`, the ranks that share a layer, `{groups}`, into how many groups these divide
@@ -110,8 +109,6 @@ class LayoutRule(BaseModel):
     one. `fallback`: it is taken where plain sizes need more stages, or do not work at all. It works with one
     pipeline stage.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: Annotated[str, Field(min_length=3)]
     arguments: Annotated[dict[str, Value], Field(min_length=1)]
@@ -134,10 +131,8 @@ class LayoutRule(BaseModel):
         return self.copies_weights or "copied_kv" in self.needs
 
 
-class Absence(BaseModel):
+class Absence(Frozen):
     """Why an engine has no rule for something: a clause, printed where no rule applies."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     what: Purpose | Preset
     families: tuple[str, ...] = ()  # names of model/families.json; empty: every model
@@ -145,10 +140,8 @@ class Absence(BaseModel):
     source: Annotated[str, Field(min_length=10)]
 
 
-class Quantization(BaseModel):
+class Quantization(Frozen):
     """How the engine quantises an unquantised checkpoint while it loads it, to `dtype`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     dtype: str
     arguments: Annotated[dict[str, Value], Field(min_length=1)]
@@ -156,10 +149,8 @@ class Quantization(BaseModel):
     source: Annotated[str, Field(min_length=10)]
 
 
-class Reserve(BaseModel):
+class Reserve(Frozen):
     """Arguments with which the engine keeps less memory outside weights and KV cache, and what that costs."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     arguments: Annotated[dict[str, Value], Field(min_length=1)]
     cost: Annotated[str, Field(min_length=10)]
@@ -175,9 +166,7 @@ def _each(entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield shared | rule | {"arguments": arguments}
 
 
-class _Presets(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Presets(Frozen):
     layouts: Annotated[tuple[LayoutRule, ...], BeforeValidator(_each)] = ()
     rules: Annotated[tuple[Rule, ...], BeforeValidator(_each)] = ()
     absences: tuple[Absence, ...] = ()

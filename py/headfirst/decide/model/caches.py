@@ -8,19 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from headfirst.decide.frozen import Frozen
 from headfirst.decide.model.config_keys import Keys
 from headfirst.decide.model.layer_types import LayerType
 
 StateKind = Literal["gdn", "kda", "mamba", "mamba2", "lightning", "conv"]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class KvHeads(_Frozen):
+class KvHeads(Frozen):
     """What a layer keeps of one token: `heads` keys of `key_dim` and values of `value_dim` elements."""
 
     heads: int
@@ -28,7 +23,7 @@ class KvHeads(_Frozen):
     value_dim: int
 
 
-class RecurrentState(_Frozen):
+class RecurrentState(Frozen):
     """What a layer of kind `linear` keeps of one request, however long it is.
 
     The last `conv_kernel` - 1 inputs of a convolution over `channels`, and `heads` matrices of `rows` by
@@ -46,7 +41,7 @@ class RecurrentState(_Frozen):
     dtype: str = ""
 
 
-class SparseIndex(_Frozen):
+class SparseIndex(Frozen):
     """The index by which sparse attention selects tokens: a vector of `head_dim` a token in these `layers`.
 
     `heads`: of the query that is compared with it. `layers` count from 0.

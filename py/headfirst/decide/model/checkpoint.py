@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pydantic import BaseModel, ConfigDict
-
+from headfirst.decide.frozen import Frozen
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.caches import KvHeads, RecurrentState, SparseIndex
 from headfirst.decide.model.drafting import Drafting
@@ -20,11 +19,7 @@ from headfirst.decide.model.task import Task
 _GENERATING_MODELS = ("LMHeadModel", "ChatModel", "ChatGLMModel")
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Mla(_Frozen):
+class Mla(Frozen):
     """Dimensions of multi-head latent attention (DeepSeek-V2 and later)."""
 
     q_lora_rank: int | None
@@ -34,7 +29,7 @@ class Mla(_Frozen):
     v_head_dim: int
 
 
-class Moe(_Frozen):
+class Moe(Frozen):
     """Mixture of experts: `experts` routed ones in every layer that is not one of `dense_layers`.
 
     `intermediate_size` is the width of one routed expert, `shared_intermediate_size` that of all shared ones
@@ -54,7 +49,7 @@ class Moe(_Frozen):
         return next((at for at, layer in enumerate(self.dense_layers) if at != layer), len(self.dense_layers))
 
 
-class Shard(_Frozen):
+class Shard(Frozen):
     """One safetensors file; `bytes` is its size on disk, None where only its name is known."""
 
     name: str
@@ -65,7 +60,7 @@ class Shard(_Frozen):
 FLOATS = {"bf16": 2, "fp16": 2, "fp32": 4}
 
 
-class Checkpoint(_Frozen):
+class Checkpoint(Frozen):
     """A model's architecture and sizes. All `*bytes` are plain byte counts.
 
     The dimensions are those of the language model; a vision tower appears in `vision` and `bytes_by_part`.

@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.common.safetensors_file import StoredTensor
+from headfirst.decide.frozen import Frozen
 from headfirst.decide.model.config_keys import Keys
 
 Kind = Literal["eagle", "eagle3", "mtp", "dflash", "dspark"]
@@ -48,7 +47,7 @@ _TYPE = re.compile(r"[a-z0-9_.-]{1,64}")
 _STATES = 3  # of three layers of the target, where the config lists none
 
 
-class Drafting(BaseModel):
+class Drafting(Frozen):
     """What is special about a checkpoint that drafts; widths are elements.
 
     `speculators`: the type of its layers where it has the format of that project, such as llama, else "".
@@ -57,8 +56,6 @@ class Drafting(BaseModel):
     reads, None where its class takes the target's; `shares_cache`: it reads the target's KV cache and has
     none; `whole_bytes`: of tensors that each rank has whole.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Kind
     speculators: str = ""

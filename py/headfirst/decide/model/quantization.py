@@ -9,17 +9,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.common import quantization as schemes
 from headfirst.common.convertible import Format, NotConvertibleError, read_format
 from headfirst.common.untrusted import UntrustedError, device_name, integer
+from headfirst.decide.frozen import Frozen
 
 _LARGEST = 2**31
 _SHARED_EXPERTS = re.compile(r"shared?_expert(?!s?_gate)")
 
 
-class Quantization(BaseModel):
+class Quantization(Frozen):
     """Quantisation of the weights.
 
     `method` is quant_method (awq, gptq, fp8, compressed-tensors, modelopt, …). `schemes` are names of
@@ -31,8 +30,6 @@ class Quantization(BaseModel):
     compressed), groups (unless one of all Linear), group_format (none of its own). `conversion` is how the
     converter reads the weights; None where it does not, because of `obstacle`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: str
     schemes: tuple[str, ...]

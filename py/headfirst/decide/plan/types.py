@@ -8,18 +8,14 @@ from __future__ import annotations
 import operator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import Field, PlainSerializer
 
 from headfirst.decide.cluster.settings import FetchMode, KvCarrier, Role
 from headfirst.decide.containers.blanks import Text
 from headfirst.decide.containers.spec import Container, Runtime
 from headfirst.decide.engines.base import MemoryFraction
+from headfirst.decide.frozen import Frozen
 from headfirst.decide.model.task import Task
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
 
 _TERMS = {
     "outside_engine": "CUDA context and NCCL",
@@ -28,7 +24,7 @@ _TERMS = {
 }
 
 
-class Fit(_Frozen):
+class Fit(Frozen):
     """Memory per GPU, term by term (see plan/sizing/fit.py for the formula and its source)."""
 
     fits: bool | None  # None: the GPUs' memory is not known, or the engine runs on CPUs
@@ -73,7 +69,7 @@ class Fit(_Frozen):
         return name + (" (estimated)" if term in self.estimates else "")
 
 
-class CacheFolder(_Frozen):
+class CacheFolder(Frozen):
     """A folder in the ranks' containers for a KV cache."""
 
     path: str
@@ -81,7 +77,7 @@ class CacheFolder(_Frozen):
     limit: str  # how large it becomes; "": until the disk is full
 
 
-class HostMemory(_Frozen):
+class HostMemory(Frozen):
     """What the ranks of a replica keep in memory on each of its hosts (see plan/host/memory.py), in bytes.
 
     Their processes and the page cache are not in it.
@@ -112,7 +108,7 @@ class HostMemory(_Frozen):
         return f"{steps * self.step:.6g}" if steps > 0 else ""
 
 
-class Rate(_Frozen):
+class Rate(Frozen):
     """What the slowest link, disk or processor of its kind does, and how that is known."""
 
     what: Literal["download", "network", "disk", "processor"]
@@ -121,7 +117,7 @@ class Rate(_Frozen):
     known: Literal["given", "measured", "assumed"]
 
 
-class WeightsTime(_Frozen):
+class WeightsTime(Frozen):
     """How long the weights take until every node has proven its copy (see plan/weights/duration.py)."""
 
     seconds: float
@@ -133,7 +129,7 @@ class WeightsTime(_Frozen):
     rates: list[Rate]
 
 
-class WeightsShare(_Frozen):
+class WeightsShare(Frozen):
     """What one host gets of a checkpoint whose layers are divided among the hosts, in bytes at most."""
 
     host: str
@@ -142,7 +138,7 @@ class WeightsShare(_Frozen):
     served_bytes: int
 
 
-class WeightsMember(_Frozen):
+class WeightsMember(Frozen):
     """A host that has the weights of a service."""
 
     host: str
@@ -151,7 +147,7 @@ class WeightsMember(_Frozen):
     layers: str  # the hidden ones that it needs, as 0-30; "" where every host needs all of them
 
 
-class Weights(_Frozen):
+class Weights(Frozen):
     """Where the checkpoint comes from, where every node stores it, and what it needs on disk and in time."""
 
     model: str
@@ -178,7 +174,7 @@ class Weights(_Frozen):
     shares: list[WeightsShare] = Field(default_factory=list, exclude_if=operator.not_)
 
 
-class NodeNetwork(_Frozen):
+class NodeNetwork(Frozen):
     """How a rank finds the others (see plan/host/network.py). None: the engine and NCCL choose."""
 
     nic: str | None = None  # GLOO_SOCKET_IFNAME, and NCCL_SOCKET_IFNAME with = in front
@@ -188,7 +184,7 @@ class NodeNetwork(_Frozen):
     reasons: list[str]
 
 
-class Node(_Frozen):
+class Node(Frozen):
     """One node's rank: the container that runs there, to the last flag."""
 
     host: str
@@ -202,7 +198,7 @@ class Node(_Frozen):
     docker_run: list[str]
 
 
-class ChosenArgument(_Frozen):
+class ChosenArgument(Frozen):
     """An engine argument that a preset added; `value` is "" for a flag without one."""
 
     flag: str
@@ -211,7 +207,7 @@ class ChosenArgument(_Frozen):
     source: str  # the page that recommends it
 
 
-class Companion(_Frozen):
+class Companion(Frozen):
     """What a service fetches beside its model: where it comes from, and its folder on every node."""
 
     name: str
@@ -262,7 +258,7 @@ SecretEnv = Annotated[
 ]
 
 
-class PlannedReplica(_Frozen):
+class PlannedReplica(Frozen):
     """One copy of a service; `role`: it computes prompts or answers only."""
 
     index: int
@@ -278,7 +274,7 @@ class PlannedReplica(_Frozen):
     secret_env: SecretEnv  # what container.env_file of its ranks holds
 
 
-class Readiness(_Frozen):
+class Readiness(Frozen):
     """When a replica serves: rank 0 answers 200 at `path`, then a POST of `probe_body` to `probe_path`.
 
     Both carry the API key.
@@ -293,7 +289,7 @@ class Readiness(_Frozen):
     silence_seconds: int  # without a computed token or an answer, until all ranks are started again
 
 
-class ScheduledRank(_Frozen):
+class ScheduledRank(Frozen):
     """One rank as a host runs it that a scheduler chooses: what only that host has is blank."""
 
     entrypoint: str | None
@@ -301,7 +297,7 @@ class ScheduledRank(_Frozen):
     environment: dict[str, Text]
 
 
-class Scheduled(_Frozen):
+class Scheduled(Frozen):
     """A replica on hosts that a scheduler such as Slurm or Kubernetes chooses."""
 
     gpus: int  # of each host
@@ -311,7 +307,7 @@ class Scheduled(_Frozen):
     notes: list[str]
 
 
-class Standby(_Frozen):
+class Standby(Frozen):
     """A replica as it is when a spare has the place of the host of rank `replaces`."""
 
     spare: str
@@ -321,7 +317,7 @@ class Standby(_Frozen):
     replica: PlannedReplica
 
 
-class PlannedRouter(_Frozen):
+class PlannedRouter(Frozen):
     """What spreads the requests of a service over its replicas; `url` is what clients use. No secrets."""
 
     host: str
@@ -336,7 +332,7 @@ class PlannedRouter(_Frozen):
     fixed_command: list[str]  # of the container where no supervisor registers the replicas
 
 
-class Sized(_Frozen):
+class Sized(Frozen):
     """Replicas that are alike: how each is divided among its ranks, its memory and its arguments."""
 
     tensor_parallel: int
@@ -367,14 +363,14 @@ class Sized(_Frozen):
 _CARRIERS: dict[KvCarrier, str] = {"mooncake": "Mooncake", "nixl": "NIXL"}
 
 
-class Capability(_Frozen):
+class Capability(Frozen):
     """Whether answers have a part of their own for it; `reason`: the engine's parser, or why none."""
 
     state: Literal["on", "off", "unknown"]
     reason: str
 
 
-class Capabilities(_Frozen):
+class Capabilities(Frozen):
     """What clients can ask of a service (see plan/capabilities.py)."""
 
     tools: Capability
@@ -389,7 +385,7 @@ class Capabilities(_Frozen):
         return same and running.context_tokens in (None, self.context_tokens)
 
 
-class PlannedTransfer(_Frozen):
+class PlannedTransfer(Frozen):
     """The KV cache on its way from prefill to decode replicas (see plan/transfer.py)."""
 
     carrier: KvCarrier
@@ -511,7 +507,7 @@ class PlannedService(Sized):
         return [router.url for router in self.routers] or [replica.engine_url for replica in self.replicas]
 
 
-class Webui(_Frozen):
+class Webui(Frozen):
     """The chat page; secrets are not part of the plan."""
 
     host: str
@@ -524,7 +520,7 @@ class Webui(_Frozen):
     secret_env: SecretEnv
 
 
-class MonitoringContainer(_Frozen):
+class MonitoringContainer(Frozen):
     """A container of monitoring: where it runs, and the address at which that host finds it."""
 
     host: str
@@ -534,7 +530,7 @@ class MonitoringContainer(_Frozen):
     container: Container
 
 
-class Monitoring(_Frozen):
+class Monitoring(Frozen):
     """Prometheus and Grafana on one host, and exporters on the ranks' hosts."""
 
     host: str
@@ -543,7 +539,7 @@ class Monitoring(_Frozen):
     containers: list[MonitoringContainer]
 
 
-class ProxiedService(_Frozen):
+class ProxiedService(Frozen):
     """A service behind the proxy: `servers` are ADDRESS:PORT."""
 
     name: str  # the group in the inventory; `api` in the short form
@@ -554,7 +550,7 @@ class ProxiedService(_Frozen):
     engines: list[str] = Field(default_factory=list, exclude_if=operator.not_)
 
 
-class Proxy(_Frozen):
+class Proxy(Frozen):
     """TLS and API keys with names, in front of the services and the chat page."""
 
     host: str
@@ -573,7 +569,7 @@ class Proxy(_Frozen):
     docker_run: list[str]
 
 
-class HostDevices(_Frozen):
+class HostDevices(Frozen):
     """What is set up for the devices of a host (see plan/host/devices.py)."""
 
     host: str
@@ -582,7 +578,7 @@ class HostDevices(_Frozen):
     reason: str
 
 
-class Outbound(_Frozen):
+class Outbound(Frozen):
     """Through which proxies a host reaches what is outside of the cluster (see plan/host/outbound.py)."""
 
     host: str
@@ -592,7 +588,7 @@ class Outbound(_Frozen):
     has_login: bool  # the proxies ask for one, which is no part of the plan
 
 
-class RankPorts(_Frozen):
+class RankPorts(Frozen):
     """How the ports of a host's ranks are closed to strangers (see plan/host/rank_ports.py)."""
 
     host: str
@@ -604,7 +600,7 @@ class RankPorts(_Frozen):
     reason: str
 
 
-class HostDisk(_Frozen):
+class HostDisk(Frozen):
     """What the disk of a host must hold at most, for weights, images and logs."""
 
     host: str
@@ -612,14 +608,14 @@ class HostDisk(_Frozen):
     bytes: int
 
 
-class Verdict(_Frozen):
+class Verdict(Frozen):
     """Whether the models fit into the memory of the GPUs, and a sentence with the figure that decides it."""
 
     state: Literal["fits", "uncertain", "unfit", "unknown"]
     text: str
 
 
-class Plan(_Frozen):
+class Plan(Frozen):
     """What `deploy plan` prints, `deploy up` carries out and the tests assert."""
 
     cluster: str

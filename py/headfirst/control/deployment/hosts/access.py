@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 from headfirst.common.errors import InputError
-from headfirst.control.deployment.lab_nodes import lab_access, lab_of
-from headfirst.control.lab.types import LabAccess
-from headfirst.control.live.ssh_access.access import HostAccess
-from headfirst.decide.cluster.types import Become, Cluster, Host
+from headfirst.control.deployment.lab_nodes import lab_logins
+from headfirst.decide.cluster.login import HostAccess
+from headfirst.decide.cluster.types import Cluster
 
 
 def host_access(cluster: Cluster) -> dict[str, HostAccess]:
     """Access by host name. Raises NotReadyError where lab nodes are not up."""
-    lab = lab_of(cluster)
-    login = lab_access(lab) if lab else None
-    return {host.name: _access(host, login) for host in cluster.hosts}
+    return {host.name: host.login for host in cluster.hosts} | lab_logins(cluster)
 
 
 def login_secrets(cluster: Cluster) -> list[str]:
@@ -40,30 +36,3 @@ def refuse_missing_tools(cluster: Cluster) -> None:
             where=host.name,
             hint="Remove that setting: ssh then gets the password itself. Or: apt-get install sshpass",
         )
-
-
-def _access(host: Host, login: LabAccess | None) -> HostAccess:
-    ssh_login = host.login
-    if host.lab and login:
-        return HostAccess(
-            host.name,
-            ssh_login.host,
-            login.user,
-            ssh_login.port,
-            login.private_key,
-            login.known_hosts,
-            become=Become(),
-        )
-    return HostAccess(
-        host.name,
-        ssh_login.host,
-        ssh_login.user,
-        ssh_login.port,
-        Path(ssh_login.private_key) if ssh_login.private_key else None,
-        become=ssh_login.become,
-        options=ssh_login.options,
-        more_options=ssh_login.more_options,
-        password=ssh_login.password,
-        obstacle=ssh_login.obstacle,
-        local=ssh_login.local,
-    )

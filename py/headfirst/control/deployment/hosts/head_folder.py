@@ -12,8 +12,8 @@ from headfirst.common.safetensors_file import HEADER_LIMIT
 from headfirst.common.untrusted import UntrustedError, file_listing, integer, json_document, shown
 from headfirst.control.checkpoints import adapter, chat_template
 from headfirst.control.checkpoints.folder import INDEX, MAX_JSON_BYTES, MODULES, QUANTIZATION, describe_folder
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import run_privileged, ssh
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 

@@ -10,8 +10,8 @@ from headfirst.common.errors import HeadfirstError
 from headfirst.common.untrusted import UntrustedError, device_name, json_document, json_object
 from headfirst.control.bundle.systems import ARCHITECTURES, System
 from headfirst.control.deployment.hosts.access import host_access
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import run, ssh, try_each
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.host import devices
 

@@ -11,12 +11,12 @@ from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts.access import host_access
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
 from headfirst.control.live.ssh_access.transport import docker_client
 from headfirst.control.live.ssh_access.tunnel import forward
 from headfirst.control.live.status import container_fields
 from headfirst.control.live.status_types import RoutedReplica, RouterStatus
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.node.supervisor.registration import Router, Worker, can_answer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,17 +11,19 @@ from typing import Protocol
 
 from headfirst import __version__
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.control.accuracy import asking
 from headfirst.control.accuracy import questions as data
-from headfirst.control.accuracy import tool
+from headfirst.control.accuracy.asking import Limits
 from headfirst.control.accuracy.endpoint import KEY_HINT, Address, chosen_model
 from headfirst.control.accuracy.questions import Question
 from headfirst.control.accuracy.result import FILE, JOURNAL, Accuracy, Answer, Endpoint, Journal, Setup
-from headfirst.control.bench import environment
 from headfirst.control.bench.result import Subject
 from headfirst.control.deployment.measuring.bench import new_folder
 from headfirst.control.deployment.measuring.chat_service import chat_service
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.service import open_api
+from headfirst.control.evalscope import environment, process
+from headfirst.control.evalscope.process import Evalscope
 from headfirst.control.paths import state_dir
 from headfirst.control.smoke.answers import FailedCase, Model, RefusedRequest
 from headfirst.control.smoke.api import Api, Target
@@ -80,7 +82,7 @@ class Opened:
     model: str  # its name in the API
     url: str
     key: str
-    limits: tool.Limits
+    limits: Limits
     python: Path
 
     def measure(self, exam: Exam, folder: Path | None, watcher: Watcher) -> Outcome:
@@ -100,8 +102,8 @@ class Opened:
         where = folder or new_folder("accuracy", self.subject.names, begun)
         where.mkdir(parents=True, exist_ok=True)
         log = state_dir("logs") / f"{self.subject.names[0]}-accuracy-{begun:%Y%m%d-%H%M%S}.log"
-        with tool.running(self.python, self.url, self.key, self.model, log) as running:
-            answers = ask(running, exam.questions, self.limits, setup, where, watcher)
+        with process.running(self.python, "questions", self.url, self.key, log) as tool:
+            answers = self._ask(tool, exam.questions, Journal(where, setup), where, watcher)
         if all(answer.error for answer in answers):
             raise HeadfirstError(
                 f"{self.model} answered no question: {answers[0].error}",
@@ -111,6 +113,28 @@ class Opened:
         result = Accuracy(date=begun.isoformat(timespec="seconds"), setup=setup, answers=answers)
         result.write(where)
         return Outcome(result, where)
+
+    def _ask(
+        self, tool: Evalscope, questions: Sequence[Question], journal: Journal, folder: Path, watcher: Watcher
+    ) -> list[Answer]:
+        """The answers in the order of the questions; those that the journal has are not asked for again."""
+
+        def answered(answer: Answer) -> None:
+            journal.add(answer)
+            watcher.answered(answer)
+
+        try:
+            known = {answer.question for answer in journal.answers}
+            watcher.started(len(questions), len(known))
+            left = [question for question in questions if question.id not in known]
+            asking.ask(tool, self.model, left, self.limits, answered)
+        except BaseException:
+            watcher.note(f"{len(journal.answers):,} answers are kept. Continue with: -o {folder}")
+            raise
+        finally:
+            journal.close()
+        answers = {answer.question: answer for answer in journal.answers}
+        return [answers[question.id] for question in questions]
 
 
 def measure(
@@ -144,7 +168,7 @@ def opened(options: RunOptions, exam: Exam, watcher: Watcher) -> Iterator[Opened
         api.require_ready(service.readiness)
         usual = _TOKENS_WITH_REASONING if target.dialect.reasoning_parser else _USUAL_TOKENS
         tokens = exam.max_tokens or _fitting(_listed(api), target.model, usual)
-        limits = tool.Limits(tokens, exam.concurrency, exam.timeout_s)
+        limits = Limits(tokens, exam.concurrency, exam.timeout_s)
         yield Opened(service.subject, target.model, url, key, limits, service.python)
 
 
@@ -178,33 +202,6 @@ def _unanswered(given: Address, error: FailedCase) -> HeadfirstError:
     )
 
 
-def ask(
-    running: tool.Tool,
-    questions: Sequence[Question],
-    limits: tool.Limits,
-    setup: Setup,
-    folder: Path,
-    watcher: Watcher,
-) -> list[Answer]:
-    """The answers in the order of the questions; those that `folder` has are not asked for again."""
-    journal = Journal(folder, setup)
-    try:
-        known = {answer.question for answer in journal.answers}
-        watcher.started(len(questions), len(known))
-        running.ask(
-            [question for question in questions if question.id not in known],
-            limits,
-            _both(journal.add, watcher.answered),
-        )
-    except BaseException:
-        watcher.note(f"{len(journal.answers):,} answers are kept. Continue with: -o {folder}")
-        raise
-    finally:
-        journal.close()
-    answers = {answer.question: answer for answer in journal.answers}
-    return [answers[question.id] for question in questions]
-
-
 def is_run(path: Path) -> bool:
     """Whether it is a recorded run; another path is an inventory."""
     return path.suffix == ".json" or any((path / name).is_file() for name in (FILE, JOURNAL))
@@ -221,11 +218,3 @@ def _fitting(listed: Sequence[Model], model: str, tokens: int) -> int:
     """At most half of the context, so that the other half has room for the question."""
     context = next((its.max_model_len for its in listed if its.id == model), None)
     return min(tokens, context // 2) if context else tokens
-
-
-def _both(first: Callable[[Answer], None], second: Callable[[Answer], None]) -> Callable[[Answer], None]:
-    def call(answer: Answer) -> None:
-        first(answer)
-        second(answer)
-
-    return call

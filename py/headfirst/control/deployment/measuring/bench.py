@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headfirst import __version__
-from headfirst.control.bench import environment, picture, runner, slo, tool
+from headfirst.control.bench import picture, runner, slo
 from headfirst.control.bench.load import Load, Shape
 from headfirst.control.bench.requests import read_dataset
 from headfirst.control.bench.result import Point, Result, Subject
@@ -23,6 +23,7 @@ from headfirst.control.deployment.measuring.chat_service import chat_service
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import note_left, timed
 from headfirst.control.deployment.verbs.service import open_api
+from headfirst.control.evalscope import environment, process
 from headfirst.control.paths import state_dir
 from headfirst.control.smoke.api import Api
 from headfirst.decide.cluster.types import Cluster
@@ -168,7 +169,7 @@ def opened(options: RunOptions, workload: Workload, watcher: Watcher) -> Iterato
         settings = Settings(
             shape, workload.seed, mark, dataset, workload.number, workload.seconds, workload.warmup
         )
-        with tool.running(service.python, url, key, log) as running:
+        with process.running(service.python, "load", url, key, log) as running:
             run = Run(running, target.model, settings, seen.scale, watcher)
             name = _name_of(workload.dataset) if workload.dataset else None
             yield Opened(cluster, service.subject, run, shape, mark, seen.path_seconds, name)

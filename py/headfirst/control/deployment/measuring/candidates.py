@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.control.deployment.prepare import Prepared
 from headfirst.control.deployment.running.options import RunOptions
@@ -15,12 +13,11 @@ from headfirst.decide.cluster.types import Service
 from headfirst.decide.diagnose.types import Advice
 from headfirst.decide.engines.arguments import is_flag
 from headfirst.decide.engines.presets import Preset, words
+from headfirst.decide.frozen import Frozen
 
 
-class Candidate(BaseModel):
+class Candidate(Frozen):
     """Arguments that are tried together; "" is a flag without a value. `source`: the page, or the figures."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     arguments: dict[str, str]
     why: str

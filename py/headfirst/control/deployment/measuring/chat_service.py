@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headfirst.common.errors import InputError
-from headfirst.control.bench import environment
 from headfirst.control.bench.result import Side, Subject
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.diagnose import nodes_of
 from headfirst.control.deployment.verbs.service import is_routed
 from headfirst.control.deployment.verbs.smoke import api_target
+from headfirst.control.evalscope import environment
 from headfirst.control.smoke.api import Target
 from headfirst.decide.cluster.types import Cluster, Replica, Service
 from headfirst.decide.engines.base import ReadinessProbe

@@ -17,7 +17,7 @@ from headfirst.control.deployment.running.local_work import Advance
 from headfirst.control.images import build, recipes
 from headfirst.control.images.archive import ImageArchive
 from headfirst.control.inventory.local_files import local_file
-from headfirst.control.lab.packages import FOR_IMAGES, FOR_LAB, Package
+from headfirst.control.machine.packages import FOR_IMAGES, FOR_LAB, Package
 from headfirst.control.paths import cache_dir
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service

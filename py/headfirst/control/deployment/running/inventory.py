@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import yaml
 from yaml.nodes import ScalarNode
 
 from headfirst.control.inventory.login import ASKED
-from headfirst.control.lab.types import LabAccess
 from headfirst.control.run.environment import SSH_ARGS
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.settings import SETTING_NAMES
 from headfirst.decide.cluster.types import Cluster, Host
 
@@ -39,16 +40,16 @@ _Dumper.add_representer(_Literal, _tagged)
 
 
 def write(
-    path: Path, cluster: Cluster, role_vars: dict[str, dict[str, Any]], access: LabAccess | None
+    path: Path, cluster: Cluster, role_vars: dict[str, dict[str, Any]], lab: Mapping[str, HostAccess]
 ) -> None:
     """Write the inventory with mode 0600: it carries secrets, for the length of a run.
 
-    `role_vars` are the variables of each host; its HOST_GROUPS are groups of DEVICE_GROUPS.
+    `role_vars` are the variables of each host; its HOST_GROUPS are groups of DEVICE_GROUPS. `lab`: how its
+    nodes are reached.
     """
     hosts = {name: dict(variables) for name, variables in role_vars.items()}
-    if access:
-        for host in cluster.lab_hosts:
-            hosts.setdefault(host.name, {}).update(_lab_login(access))
+    for name, login in lab.items():
+        hosts.setdefault(name, {}).update(_lab_login(login))
     groups: dict[str, Any] = {
         "head": {"hosts": {cluster.head.name: {}}},
         "workers": {"hosts": {host.name: {} for host in cluster.nodes if host is not cluster.head}},
@@ -106,7 +107,7 @@ def _login(host: Host) -> dict[str, Any]:
     return variables
 
 
-def _lab_login(access: LabAccess) -> dict[str, Any]:
+def _lab_login(access: HostAccess) -> dict[str, Any]:
     return {
         "ansible_user": access.user,
         "ansible_ssh_private_key_file": str(access.private_key),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from headfirst.common.errors import HeadfirstError
-from headfirst.control.lab import sudo
+from headfirst.control.machine import sudo
 from headfirst.control.run.amounts import duration
 from headfirst.control.run.events import (
     Event,

@@ -11,7 +11,7 @@ from headfirst.control.deployment.hosts.access import (
     login_secrets,
     refuse_missing_tools,
 )
-from headfirst.control.deployment.lab_nodes import lab_access, lab_of
+from headfirst.control.deployment.lab_nodes import lab_logins
 from headfirst.control.deployment.running import inventory
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import Phase
@@ -56,10 +56,9 @@ def try_stages(
 ) -> RunResult:
     """As run_stages, and the caller judges how it ended."""
     refuse_missing_tools(cluster)
-    lab = lab_of(cluster)
     with private_folder() as folder:
         planned = folder / "plan.yml"
-        inventory.write(planned, cluster, variables, lab_access(lab) if lab else None)
+        inventory.write(planned, cluster, variables, lab_logins(cluster))
         return run_playbook(
             collection_root() / "playbooks" / playbook,
             [*cluster.inventories, planned],

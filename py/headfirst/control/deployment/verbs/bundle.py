@@ -37,7 +37,7 @@ from headfirst.control.deployment.running.local_work import Advance, ask_for_roo
 from headfirst.control.images.archive import ImageArchive
 from headfirst.control.inventory.local_files import local_file
 from headfirst.control.inventory.reading import role_values
-from headfirst.control.lab import packages as machine
+from headfirst.control.machine import packages as machine
 from headfirst.control.paths import cache_dir
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.decide.cluster.settings import HUBS

@@ -17,7 +17,6 @@ from headfirst.control.deployment.hosts.router_status import router_status
 from headfirst.control.deployment.running.claim import current_credentials, known_credentials
 from headfirst.control.live.chat import Chat
 from headfirst.control.live.logs import Logged, LogLine
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import ssh
 from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.control.live.status import ReplicaTarget, WebuiTarget, cluster_status
@@ -26,6 +25,7 @@ from headfirst.control.live.supervision import supervision
 from headfirst.control.live.watch import Watch
 from headfirst.control.run.history import read
 from headfirst.decide import engines
+from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.engines.base import Engine, Metrics, ReadinessProbe
 from headfirst.decide.model import families

@@ -10,10 +10,9 @@ from typing import Any
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.credentials.secrets import Secrets, credentials_file
-from headfirst.control.deployment import api_keys
+from headfirst.control.deployment import api_keys, lab_nodes
 from headfirst.control.deployment.bundled import Closed, proven
 from headfirst.control.deployment.certificate import Signed, keep_ca, keep_ca_key, with_certificate
-from headfirst.control.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running import artifacts
 from headfirst.control.deployment.running.claim import Claim, claimed, peek
@@ -28,8 +27,7 @@ from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
 from headfirst.control.deployment.running.role_vars.outbound import outbound_vars
 from headfirst.control.deployment.running.role_vars.weights import hub_tokens
 from headfirst.control.deployment.running.stages import checked_tags, refuse_limit
-from headfirst.control.lab import packages
-from headfirst.control.lab.lifecycle import up as lab_up
+from headfirst.control.machine import packages
 from headfirst.control.ownership.lease import Held
 from headfirst.control.run.environment import require_all
 from headfirst.control.run.events import Finding, FindingsReported
@@ -83,7 +81,7 @@ def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: 
     with_keys = partial(api_keys.applied, keys=keys, brought=service, tags=options.tags)
     bundle = proven(prepared.bundle, reporter, check=options.check) if prepared.bundle else None
     here = None
-    if lab_of(prepared.cluster):
+    if lab_nodes.lab_of(prepared.cluster):
         refuse_unfit(_brought(prepared.plan, service))
         # Nodes must exist before they are locked.
         here = _prepare_here(prepared.cluster, options, reporter, builds=bundle is None)
@@ -239,14 +237,10 @@ def _prepare_here(
     service = cluster.whole_service(options.service)
     built_for = _built_for(cluster, service)
     jobs = dict(artifacts.jobs(built_for)) if builds else {}
-    lab = lab_of(cluster)
-    if lab and options.check:
-        lab_access(lab)  # reports what to do when the nodes are not up
-    elif lab:
-        for shared in built_for.services:
-            if shared.settings.model_source == "demo":
-                share_demo_checkpoint(shared.model_id)
-        jobs["lab"] = lambda advance: lab_up(lab, advance, advance.warn)
+    if options.check:
+        lab_nodes.lab_logins(cluster)  # reports what to do when the nodes are not up
+    elif lab_nodes.lab_of(cluster):
+        jobs["lab"] = partial(lab_nodes.started, cluster, built_for.services)
     if not jobs:
         return {}, []
     ask_for_root(reporter)

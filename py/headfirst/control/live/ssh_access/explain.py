@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from headfirst.common.errors import InputError, NotReadyError, UnreachableError
 from headfirst.control.live.ssh_access import openssh
-from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.decide.cluster.login import HostAccess
 
 
 def unreachable(access: HostAccess, said: str) -> NotReadyError:

@@ -15,9 +15,10 @@ import paramiko
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.live.ssh_access import explain, openssh
-from headfirst.control.live.ssh_access.access import HostAccess, privileged
 from headfirst.control.live.ssh_access.local import LocalConnection
 from headfirst.control.live.ssh_access.openssh import BadOptionError, Settings, value_of
+from headfirst.control.live.ssh_access.privileged import privileged
+from headfirst.decide.cluster.login import HostAccess
 
 CONNECT_TIMEOUT_S = 10
 # Hosts that are asked at the same time; the others wait for their turn.

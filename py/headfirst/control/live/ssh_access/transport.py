@@ -14,9 +14,10 @@ from docker.transport.sshconn import SSHConnection, SSHConnectionPool
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control.live.ssh_access import explain
-from headfirst.control.live.ssh_access.access import HostAccess, Privileged, privileged
 from headfirst.control.live.ssh_access.local import LocalConnection
+from headfirst.control.live.ssh_access.privileged import Privileged, privileged
 from headfirst.control.live.ssh_access.ssh import HostConnection, run_privileged, ssh, transport_of
+from headfirst.decide.cluster.login import HostAccess
 
 # The SDK reports by this address that its answers come over an SSH channel.
 _BASE_URL = "http+docker://ssh"

@@ -15,9 +15,9 @@ import httpx
 import paramiko
 
 from headfirst.common.untrusted import joined
-from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.local import LocalConnection
 from headfirst.control.live.ssh_access.ssh import CONNECT_TIMEOUT_S, HostConnection, ssh, transport_of
+from headfirst.decide.cluster.login import HostAccess
 
 _CHUNK = 65536
 

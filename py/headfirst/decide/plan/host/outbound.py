@@ -17,7 +17,7 @@ def of_host(cluster: Cluster, host: Host) -> Outbound | None:
         return None
     names = [*host.outbound.exceptions, *_LOOPBACK]
     for other in cluster.hosts:
-        names += [other.address, *other.weights_addresses, other.login.host, other.name]
+        names += [other.address, *other.weights_addresses, other.login.address, other.name]
     names += [name.removeprefix("*") for name in (cluster.proxy_names if cluster.has_proxy else ())]
     return Outbound(
         host=host.name,

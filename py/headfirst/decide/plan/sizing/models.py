@@ -14,11 +14,10 @@ from dataclasses import replace
 from math import log2
 from typing import get_args
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Machines
+from headfirst.decide.frozen import Frozen
 from headfirst.decide.model import catalogue, families, releases
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.parameters import parameters
@@ -37,11 +36,7 @@ ORDER = (
 _NEXT_WIDTH = 0.75  # of a width: scales and parts that are not quantised make checkpoints larger
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Offer(_Frozen):
+class Offer(Frozen):
     """A model that the GPUs can serve, and the inventory lines that do it."""
 
     model: str
@@ -65,7 +60,7 @@ class Offer(_Frozen):
     lines: list[str]
 
 
-class Refusal(_Frozen):
+class Refusal(Frozen):
     """A model that they cannot serve, and why."""
 
     model: str
@@ -73,7 +68,7 @@ class Refusal(_Frozen):
     reason: str
 
 
-class Models(_Frozen):
+class Models(Frozen):
     """What `deploy models` prints."""
 
     gpu: str

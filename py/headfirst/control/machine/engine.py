@@ -13,9 +13,10 @@ import docker
 from docker.errors import DockerException
 
 from headfirst.common.errors import NotReadyError
-from headfirst.control.lab import packages
-from headfirst.control.lab.sudo import as_root
-from headfirst.control.lab.types import Progress, state_home
+from headfirst.control.machine import packages
+from headfirst.control.machine.packages import Progress
+from headfirst.control.machine.sudo import as_root
+from headfirst.control.paths import state_dir
 
 # The machine's own engine: a remote, rootless or desktop engine cannot carry nodes.
 SOCKET = Path("/var/run/docker.sock")
@@ -94,7 +95,7 @@ def _is_dockerd(pid: int) -> bool:
 
 
 def _home() -> Path:
-    return state_home().parent / "docker-engine"
+    return state_dir() / "docker-engine"
 
 
 def _log() -> Path:

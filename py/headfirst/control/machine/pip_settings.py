@@ -1,6 +1,6 @@
 """pip's settings of this machine (mirrors, proxies, certificates) for uv, which reads none of pip's files.
 
-`python -m headfirst.control.images.pip_settings UV ARGUMENTS…` runs uv with them. Standard library only, as
+`python -m headfirst.control.machine.pip_settings UV ARGUMENTS…` runs uv with them. Standard library only, as
 tools/venv.sh runs it before anything is installed.
 """
 

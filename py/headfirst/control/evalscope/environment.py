@@ -15,8 +15,8 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from headfirst.common.state_files import exclusive
-from headfirst.control.images import commands
-from headfirst.control.images.pip_settings import uv_environment
+from headfirst.control.machine import commands
+from headfirst.control.machine.pip_settings import uv_environment
 from headfirst.control.paths import cache_dir
 
 LOCK = Path(__file__).with_name("packages.lock")

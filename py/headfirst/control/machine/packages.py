@@ -8,10 +8,16 @@ import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from headfirst.common.errors import NotReadyError
-from headfirst.control.lab.sudo import as_root
-from headfirst.control.lab.types import Progress
+from headfirst.control.machine.sudo import as_root
+
+
+class Progress(Protocol):
+    """Called as work advances: what is being done, how much of it, out of how much."""
+
+    def __call__(self, what: str, done: int, total: int) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""evalscope: sends the requests of `deploy bench`, asks the questions of `deploy test --accuracy`."""
