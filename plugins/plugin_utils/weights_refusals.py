@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER, SOURCES
+
 
 def refusals(
     variables: Mapping[str, Any],
@@ -36,7 +38,7 @@ def refusals(
 
 
 def _combinations(variables: Mapping[str, Any]) -> Iterator[str]:
-    name, source = variables["name"], variables["source"]
+    name, source = variables["name"], SOURCES[variables["source"]]
     if variables["convert_to_bf16"] and variables["source_name"] == name:
         yield (
             f"weights_name and weights_source_name are both {name}. A converted model needs two folders: call"
@@ -47,13 +49,10 @@ def _combinations(variables: Mapping[str, Any]) -> Iterator[str]:
             "weights_shared=in_place: the model is converted to BF16, so it cannot be served where it is."
             " Set weights_shared=auto."
         )
-    if variables["shared"] == "in_place" and source != "path":
-        yield f"weights_shared=in_place is for weights_source=path; the model comes from {source}."
-    if source == "path" and not variables["model"].startswith("/"):
-        yield (
-            "With weights_source=path the model is an absolute folder on the head;"
-            f" it is {variables['model']}."
-        )
+    if variables["shared"] == "in_place" and source is not FOLDER:
+        yield f"weights_shared=in_place is for weights_source=path; the model comes from {source.name}."
+    if not source.is_hub and not source.has(variables["model"]):
+        yield f"With weights_source={source.name} the model is {source.ids}; it is {variables['model']}."
     if variables["rdma"] and variables["encrypt"]:
         yield (
             "weights_rdma and weights_encrypt exclude each other: over RDMA the weights travel in the clear."

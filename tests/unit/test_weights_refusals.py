@@ -58,7 +58,10 @@ def test_nothing_is_wrong() -> None:
             {"folders": {"error": "Read-only file system"}},
             "on nfs4, a shared file system, and cannot be written",
         ),
-        ({"model": "srv/m"}, "the model is an absolute folder on the head; it is srv/m."),
+        (
+            {"model": "srv/m"},
+            "the model is an absolute folder on the head, such as /data/DeepSeek-R1; it is srv/m.",
+        ),
         ({"address": "10.0.0.9"}, "weights_address 10.0.0.9 is none of weights_members 10.0.0.1, 10.0.0.2."),
         ({"rdma": ["mlx5_0:1:3"], "encrypt": True}, "exclude each other"),
         ({"token": ""}, "Set weights_token"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import HUBS, Name
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.control.bundle.systems import System
-from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -20,9 +20,13 @@ class Weights(_Frozen):
     """What ranks load, from a hub or a folder. `folder` is the one in the bundle; "": not in it."""
 
     id: str
-    source: str
+    source: Name
     revision: str | None
     folder: str
+
+    @property
+    def from_hub(self) -> bool:
+        return self.source in HUBS
 
 
 class Model(Weights):
