@@ -8,19 +8,19 @@ from typing import Any
 from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER, SOURCES
 
 
-def refusals(
+def refusal(
     variables: Mapping[str, Any],
     host: str,
     folders: Mapping[str, Any],
     state: Mapping[str, Any],
     choice: Mapping[str, Any],
     missing: int,
-) -> list[str]:
-    """The first reason of `host`, with what to change; [] where there is none.
+) -> str:
+    """The first reason of `host`, with what to change; "" where there is none.
 
     `variables` are the role's, without the prefix. `folders` is what shared_folder_facts returned, `state`
-    what filter weights_status returned ({} in check mode on a clean host), `choice` what filter
-    weights_choice returned. `missing` is the number of hosts of the play without the model; 0 in check mode.
+    what the host reports ({} in check mode on a clean host), `choice` what weights_choice returned. `missing`
+    is the number of hosts of the play without the model; 0 in check mode.
     """
     reasons = [
         state.get("error", ""),
@@ -34,7 +34,7 @@ def refusals(
             " is not among its hosts, or shares the weights_dir of one that comes before it. Add it, as the"
             " first host."
         )
-    return [reason for reason in reasons if reason][:1]
+    return next(filter(None, reasons), "")
 
 
 def _combinations(variables: Mapping[str, Any]) -> Iterator[str]:
@@ -81,5 +81,5 @@ def _members(variables: Mapping[str, Any]) -> Iterator[str]:
     address, members = variables["address"], variables["members"]
     if members and address not in members:
         yield f"weights_address {address} is none of weights_members {', '.join(members)}."
-    if len(members) > 1 and not variables["token"]:
+    if len(members) > 1 and not variables["has_token"]:
         yield "Set weights_token, the same on all hosts: these pass the weights on to each other."
