@@ -46,47 +46,29 @@ class WeightSource:
 
 
 FOLDER = WeightSource(
-    "path",
-    re.compile("/.*", re.DOTALL),
-    "an absolute folder on the head, such as /data/DeepSeek-R1",
+    "path", re.compile("/.*", re.DOTALL), "an absolute folder on the head, such as /data/DeepSeek-R1",
     client="path_source:PathSource",
-)
-SOURCES: t.Dict[str, WeightSource] = {
-    source.name: source
-    for source in (
-        WeightSource(
-            "huggingface",
-            HUB_ID,
-            _HUB_IDS,
-            client="huggingface_source:HuggingFaceSource",
-            title="Hugging Face",
-            address="https://huggingface.co",
-            listing="/api/models/{id}/revision/{revision}?blobs=true",
-            file="/{id}/resolve/{revision}/{file}",
-            branch="main",
-            endpoint_variable="HF_ENDPOINT",
-            token_variable="HF_TOKEN",  # noqa: S106 - a name
-            settings=("HF_HUB_DISABLE_XET",),
-            caches=("HF_HOME",),
-        ),
-        WeightSource(
-            "modelscope",
-            HUB_ID,
-            _HUB_IDS,
-            client="modelscope_source:ModelScopeSource",
-            title="ModelScope",
-            address="https://www.modelscope.cn",
-            listing="/api/v1/models/{id}/repo/files?Revision={revision}&Recursive=false",
-            file="/api/v1/models/{id}/repo?Revision={revision}&FilePath={file}",
-            branch="master",
-            endpoint_variable="MODELSCOPE_ENDPOINT",
-            token_variable="MODELSCOPE_API_TOKEN",  # noqa: S106 - a name
-            caches=("MODELSCOPE_HOME", "MODELSCOPE_CACHE"),
-        ),
-        FOLDER,
-        WeightSource("demo", re.compile("|".join(DEMO_MODELS)), " or ".join(DEMO_MODELS)),
-    )
-}
+)  # fmt: skip
+_ENTRIES = (
+    WeightSource(
+        "huggingface", HUB_ID, _HUB_IDS, client="huggingface_source:HuggingFaceSource",
+        title="Hugging Face", address="https://huggingface.co", branch="main",
+        listing="/api/models/{id}/revision/{revision}?blobs=true", file="/{id}/resolve/{revision}/{file}",
+        endpoint_variable="HF_ENDPOINT", token_variable="HF_TOKEN",  # noqa: S106 - a name
+        settings=("HF_HUB_DISABLE_XET",), caches=("HF_HOME",),
+    ),
+    WeightSource(
+        "modelscope", HUB_ID, _HUB_IDS, client="modelscope_source:ModelScopeSource",
+        title="ModelScope", address="https://www.modelscope.cn", branch="master",
+        listing="/api/v1/models/{id}/repo/files?Revision={revision}&Recursive=false",
+        file="/api/v1/models/{id}/repo?Revision={revision}&FilePath={file}",
+        endpoint_variable="MODELSCOPE_ENDPOINT", token_variable="MODELSCOPE_API_TOKEN",  # noqa: S106 - a name
+        caches=("MODELSCOPE_HOME", "MODELSCOPE_CACHE"),
+    ),
+    FOLDER,
+    WeightSource("demo", re.compile("|".join(DEMO_MODELS)), " or ".join(DEMO_MODELS)),
+)  # fmt: skip
+SOURCES: t.Dict[str, WeightSource] = {source.name: source for source in _ENTRIES}
 HUBS = {name: source for name, source in SOURCES.items() if source.is_hub}
 ON_NODES = {name: source for name, source in SOURCES.items() if source.client}
 DEFAULT_HUB: HubName = "modelscope"
