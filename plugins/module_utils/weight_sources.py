@@ -41,7 +41,7 @@ class WeightSource:
         return bool(self.address)
 
     def has(self, id: str) -> bool:
-        """Whether `id` looks like one of this source."""
+        """Whether `id` has the form of an id of this source."""
         return bool(self.id.fullmatch(id))
 
 
