@@ -17,11 +17,11 @@ def choose(
 ) -> dict[str, Any]:
     """What the role does next.
 
-    `states` are what the hosts of the play report (filter weights_status; {} where a host reports nothing),
-    in the order of the play. `members` are the addresses of all hosts with the model, the head first.
-    `writers` has for each host the one that writes into its folder; `parts` the layers of each address where
-    hosts have not all of them. `folders` has the model folder of each host, as shared_folder_facts returns it
-    ({} where the model is no folder).
+    `states` are what the hosts of the play report ({} where a host reports nothing), in the order of the
+    play. `members` are the addresses of all hosts with the model, the head first. `writers` has for each host
+    the one that writes into its folder; `parts` the layers of each address where hosts have not all of them.
+    `folders` has the model folder of each host, as shared_folder_facts returns it ({} where the model is no
+    folder).
     """
     reports = [state for state in states.values() if state]
     requested = next((report["asked"] for report in reports if report.get("asked")), "")
@@ -56,3 +56,16 @@ def choose(
         and not any(report.get("occupied") for report in reports),
         "order": [member for member in members if member in present],
     }
+
+
+def first_alike(values: Mapping[str, str]) -> dict[str, str]:
+    """For each host the first one with the same value; "" is a value that is not known, and like no other."""
+    first: dict[str, str] = {}
+    return {host: first.setdefault(value, host) if value else host for host, value in values.items()}
+
+
+def differences(files: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
+    """A reason for each file (name to hash) in which a host differs from the one that is right."""
+    missing = [f"{name} is missing" for name in right if name not in files]
+    other = [f"{name} has other content" for name in right if files.get(name, right[name]) != right[name]]
+    return sorted(missing + other + [f"{name} is not on the head" for name in files if name not in right])

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER, SOURCES
 
-def refusals(
+
+def refusal(
     variables: Mapping[str, Any],
     host: str,
     folders: Mapping[str, Any],
     state: Mapping[str, Any],
     choice: Mapping[str, Any],
     missing: int,
-) -> list[str]:
-    """The first reason of `host`, with what to change; [] where there is none.
+) -> str:
+    """The first reason of `host`, with what to change; "" where there is none.
 
     `variables` are the role's, without the prefix. `folders` is what shared_folder_facts returned, `state`
-    what filter weights_status returned ({} in check mode on a clean host), `choice` what filter
-    weights_choice returned. `missing` is the number of hosts of the play without the model; 0 in check mode.
+    what the host reports ({} in check mode on a clean host), `choice` what weights_choice returned. `missing`
+    is the number of hosts of the play without the model; 0 in check mode.
     """
     reasons = [
         state.get("error", ""),
@@ -32,11 +34,11 @@ def refusals(
             " is not among its hosts, or shares the weights_dir of one that comes before it. Add it, as the"
             " first host."
         )
-    return [reason for reason in reasons if reason][:1]
+    return next(filter(None, reasons), "")
 
 
 def _combinations(variables: Mapping[str, Any]) -> Iterator[str]:
-    name, source = variables["name"], variables["source"]
+    name, source = variables["name"], SOURCES[variables["source"]]
     if variables["convert_to_bf16"] and variables["source_name"] == name:
         yield (
             f"weights_name and weights_source_name are both {name}. A converted model needs two folders: call"
@@ -47,13 +49,10 @@ def _combinations(variables: Mapping[str, Any]) -> Iterator[str]:
             "weights_shared=in_place: the model is converted to BF16, so it cannot be served where it is."
             " Set weights_shared=auto."
         )
-    if variables["shared"] == "in_place" and source != "path":
-        yield f"weights_shared=in_place is for weights_source=path; the model comes from {source}."
-    if source == "path" and not variables["model"].startswith("/"):
-        yield (
-            "With weights_source=path the model is an absolute folder on the head;"
-            f" it is {variables['model']}."
-        )
+    if variables["shared"] == "in_place" and source is not FOLDER:
+        yield f"weights_shared=in_place is for weights_source=path; the model comes from {source.name}."
+    if not source.is_hub and not source.has(variables["model"]):
+        yield f"With weights_source={source.name} the model is {source.ids}; it is {variables['model']}."
     if variables["layers"] and not variables["hidden_layers"]:
         yield "Set weights_hidden_layers: weights_layers divides them."
 
@@ -78,5 +77,5 @@ def _members(variables: Mapping[str, Any]) -> Iterator[str]:
     address, members = variables["address"], variables["members"]
     if members and address not in members:
         yield f"weights_address {address} is none of weights_members {', '.join(members)}."
-    if len(members) > 1 and not variables["token"]:
+    if len(members) > 1 and not variables["has_token"]:
         yield "Set weights_token, the same on all hosts: these pass the weights on to each other."

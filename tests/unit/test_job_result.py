@@ -22,6 +22,7 @@ from headfirst.node.weights import commands
 from headfirst.node.weights.cli import main
 from headfirst.node.weights.proof.manifest import Manifest
 from headfirst.node.weights.transfer.transport import Traffic
+from weights_role import NOTHING, variables
 
 ROLES = Path(__file__).parents[2] / "roles"
 INVENTORY = """\
@@ -51,14 +52,17 @@ PLAY = """
 """
 # Of a member that is not the head.
 BRING = {
-    "__weights_is_head": False,
-    "__weights_choice": {"order": ["192.0.2.1", "192.0.2.2"]},
-    "__weights_argv": ["true"],
-    "__weights_environment": {},
+    "__weights_variables": variables(address="192.0.2.2", members=["192.0.2.1", "192.0.2.2"], command="true"),
+    "__weights": "{{ __weights_decided.decision }}",
     "__weights_secrets": {},
     "__weights_all_began": True,
     "weights_job_timeout": 60,
     "weights_job_silence_timeout": 0,
+}
+# What the steps before have registered.
+READ = {
+    "__weights_folders": {"folders": {"model": {}, "place": {"id": "1"}, "error": ""}},
+    "__weights_status": {"state": {**NOTHING, "address": "192.0.2.2"}},
 }
 
 
@@ -111,7 +115,11 @@ def test_weights_that_came_while_other_hosts_began_are_a_change(
                 "hosts": "node1",
                 "gather_facts": False,
                 "vars": BRING,
-                "tasks": [{"ansible.builtin.include_tasks": str(ROLES / "weights" / "tasks" / "bring.yml")}],
+                "tasks": [{"ansible.builtin.set_fact": READ}]
+                + [
+                    {"ansible.builtin.include_tasks": str(ROLES / "weights" / "tasks" / file)}
+                    for file in ("decide.yml", "bring.yml")
+                ],
             }
         ]
     )

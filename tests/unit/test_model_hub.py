@@ -151,7 +151,7 @@ def test_offline_asks_no_hub_and_names_the_nearest_model() -> None:
 
 
 def test_unknown_source() -> None:
-    with pytest.raises(InputError, match="Unknown model_source 'github'"):
+    with pytest.raises(InputError, match="github is not a hub"):
         describe("a/b", "github", environment={})
 
 

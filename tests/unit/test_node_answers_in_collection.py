@@ -10,11 +10,11 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.headfirst.serving.plugins.action.host_facts import HOST
 from ansible_collections.headfirst.serving.plugins.filter.service_change import FilterModule
-from ansible_collections.headfirst.serving.plugins.filter.weights_status import weights_status
 from ansible_collections.headfirst.serving.plugins.module_utils import shared_folder
 from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer
 from headfirst.node.weights.cli import main
 from recorded_hosts import SHAPES, facts
+from weights_role import role
 
 
 @pytest.mark.parametrize("shape", ["cpu-only", "hgx-h100-infiniband"])
@@ -75,7 +75,8 @@ def test_a_host_reports_of_its_own_weights_alone(
     main(argv)
     printed = capsys.readouterr().out
     status = json.loads(printed)
-    assert weights_status(printed, "10.0.0.2", is_head=True) == status
-    assert weights_status("", "10.0.0.2", is_head=True) == {}  # in check mode on a clean host
-    with pytest.raises(AnsibleFilterError, match=f"What 10.0.0.2 reports of its weights is refused: {words}"):
-        weights_status(json.dumps({**status, **change}), "10.0.0.2", is_head="asked" not in change)
+    head = role({}, "b", members=[])
+    assert head.status(printed) == status
+    assert head.status("") == {}  # in check mode on a clean host
+    with pytest.raises(ValueError, match=words):
+        (role({}, "b") if "asked" in change else head).status(json.dumps({**status, **change}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -449,8 +450,13 @@ def test_an_architecture_without_adapters_is_refused(tmp_path: Path, monkeypatch
         served(tmp_path, monkeypatch, folders, "engine=vllm", model="stepfun-ai/Step-3.5-Flash", gpus=8)
 
 
+def sent(config: str) -> str:
+    """What the head prints of a folder with this adapter_config.json."""
+    return json.dumps({"adapter_config.json": [len(config), base64.b64encode(config.encode()).decode()]})
+
+
 def test_a_folder_on_the_head_is_read_by_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = on_the_head(monkeypatch, Answer(0, json.dumps(LORA | {"r": 64}), ""))
+    asked = on_the_head(monkeypatch, Answer(0, sent(json.dumps(LORA | {"r": 64})), ""))
     service = served(tmp_path, monkeypatch, {"a": Path("/srv/lora")}, "engine=vllm", probe=True)
     assert ("--max-lora-rank", "64") in [(each.flag, each.value) for each in service.chosen_arguments]
     assert service.adapters[0].rank == 64 and asked == ["/srv/lora"]
@@ -460,11 +466,12 @@ def test_a_folder_on_the_head_is_read_by_a_probe(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (Answer(3, "", ""), InputError),
+        (Answer(0, "{}", ""), InputError),
+        (Answer(0, sent("[]"), ""), InputError),
         (Answer(1, "", "Permission denied"), NotReadyError),
         (Answer(0, "[]", ""), UntrustedError),
         (Answer(0, "{", ""), UntrustedError),
-        (Answer(0, '{"r": "8; rm"}', ""), UntrustedError),
+        (Answer(0, sent('{"r": "8; rm"}'), ""), UntrustedError),
     ],
 )
 def test_what_the_head_sends_is_validated(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.plugin_utils.weights_refusals import refusals
+from ansible_collections.headfirst.serving.plugins.plugin_utils.weights_refusals import refusal
 
 VARIABLES: dict[str, Any] = {
     "name": "m",
@@ -18,7 +18,7 @@ VARIABLES: dict[str, Any] = {
     "address": "10.0.0.1",
     "members": ["10.0.0.1", "10.0.0.2"],
     "encrypt": False,
-    "token": "t",
+    "has_token": True,
     "layers": {},
     "hidden_layers": 0,
 }
@@ -32,17 +32,17 @@ def refused(
     order: tuple[str, ...] = ("10.0.0.1",),
     missing: int = 1,
     **changed: Any,
-) -> list[str]:
+) -> str:
     choice = {"order": list(order)}
-    return refusals(VARIABLES | changed, "node1", FOLDERS | (folders or {}), state or {}, choice, missing)
+    return refusal(VARIABLES | changed, "node1", FOLDERS | (folders or {}), state or {}, choice, missing)
 
 
 def test_nothing_is_wrong() -> None:
-    assert refused() == []
-    assert refused(shared="in_place") == []
-    assert refused(shared="in_place", folders={"model": {}}) == []  # in check mode, or a hub's model
-    assert refused(convert_to_bf16=True, name="m-bf16") == []
-    assert refused(source="modelscope", model="org/m") == []
+    assert refused() == ""
+    assert refused(shared="in_place") == ""
+    assert refused(shared="in_place", folders={"model": {}}) == ""  # in check mode, or a hub's model
+    assert refused(convert_to_bf16=True, name="m-bf16") == ""
+    assert refused(source="modelscope", model="org/m") == ""
 
 
 @pytest.mark.parametrize(
@@ -57,31 +57,33 @@ def test_nothing_is_wrong() -> None:
             {"folders": {"error": "Read-only file system"}},
             "on nfs4, a shared file system, and cannot be written",
         ),
-        ({"model": "srv/m"}, "the model is an absolute folder on the head; it is srv/m."),
+        (
+            {"model": "srv/m"},
+            "the model is an absolute folder on the head, such as /data/DeepSeek-R1; it is srv/m.",
+        ),
         ({"address": "10.0.0.9"}, "weights_address 10.0.0.9 is none of weights_members 10.0.0.1, 10.0.0.2."),
-        ({"token": ""}, "Set weights_token"),
+        ({"has_token": False}, "Set weights_token"),
         ({"layers": {"10.0.0.1": "0-2"}}, "Set weights_hidden_layers"),
         ({"order": ("10.0.0.2",)}, "The head, weights_members[0], signs"),
         ({"order": ()}, "The head, weights_members[0], signs"),
     ],
 )
 def test_what_cannot_work_is_refused(changed: dict[str, Any], words: str) -> None:
-    [reason] = refused(**changed)
-    assert words in reason
+    assert words in refused(**changed)
 
 
 def test_what_the_host_reports_comes_first_and_alone() -> None:
-    assert refused(state={"error": "No hub answers."}, token="", model="srv/m") == ["No hub answers."]
+    assert refused(state={"error": "No hub answers."}, has_token=False, model="srv/m") == "No hub answers."
 
 
 def test_a_single_host_needs_neither_token_nor_members() -> None:
-    assert refused(token="", members=["10.0.0.1"]) == []
-    assert refused(token="", members=[], order=()) == []
+    assert refused(has_token=False, members=["10.0.0.1"]) == ""
+    assert refused(has_token=False, members=[], order=()) == ""
 
 
 def test_the_head_is_needed_only_for_hosts_without_the_model() -> None:
-    assert refused(order=(), missing=0) == []
+    assert refused(order=(), missing=0) == ""
 
 
 def test_the_folder_itself_is_no_copy_of_the_model() -> None:
-    assert refused(shared="in_place", model="/models/m", state={"occupied": True}) == []
+    assert refused(shared="in_place", model="/models/m", state={"occupied": True}) == ""

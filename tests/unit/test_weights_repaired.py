@@ -9,9 +9,9 @@ from headfirst.common.errors import NotReadyError
 from headfirst.node.weights.fetch.fetching import Request
 from headfirst.node.weights.proof.verify import verify
 from headfirst.node.weights.status import Status, look
-from test_weights_role_vars import value
 from transfers import Members
 from weights_checkpoints import SHARD_1, two_shards, write_checkpoint
+from weights_role import role
 
 
 def state(folder: Path, source: Path) -> Status:
@@ -59,23 +59,12 @@ def test_a_file_that_has_another_time_only_is_neither_wrong_nor_repaired(tmp_pat
 
 
 def test_the_ranks_that_run_are_named_with_what_starts_them_again() -> None:
-    containers = [
-        {"item": name, "current": {"running": running}}
-        for name, running in (("engine", True), ("other", False))
-    ]
-    finding = value(
-        "__weights_repaired",
-        weights_dir="/models",
-        weights_readers={"engine": "sudo docker stop engine", "other": "sudo docker stop other"},
-        __weights_readers={"results": containers},
-        __weights_state={"repaired": [f"{number}.safetensors" for number in range(7)]},
-    )
-    assert finding["what"].startswith(
-        "7 file(s) of /models/model were wrong and are repaired: 0.safetensors, 1"
-    )
-    assert "engine started before" in finding["fix"] and "on node1: sudo docker stop engine" in finding["fix"]
+    readers = {"engine": "sudo docker stop engine", "other": "sudo docker stop other"}
+    repaired = {"repaired": [f"{number}.safetensors" for number in range(7)]}
+    on_host = role({"a": repaired}, dir="/models", readers=readers)
+    finding = on_host.decide(running=["engine"])["finding"]
+    assert finding["what"].startswith("7 file(s) of /models/m were wrong and are repaired: 0.safetensors, 1")
+    assert "engine started before" in finding["fix"] and "on a: sudo docker stop engine" in finding["fix"]
     assert "other" not in finding["fix"]
-    quiet = value(
-        "__weights_repaired", __weights_readers={"results": []}, __weights_state={"repaired": ["a"]}
-    )
-    assert quiet["fix"] == ""
+    assert on_host.decide()["finding"]["fix"] == ""
+    assert on_host.decide(check=True)["finding"] == role({"a": {}}).decide()["finding"] == {}

@@ -2,72 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
 from ansible_collections.headfirst.serving.plugins.plugin_utils.weights_choice import choose
+from weights_role import NOTHING, role
 
-ROLE = Path(__file__).resolve().parents[2] / "roles" / "weights"
-ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2"}
 LAYERS = {"10.0.0.1": "0-2", "10.0.0.2": "3-5"}
-NOTHING = {"digest": "", "whole": "", "answers": False, "is_whole": False, "pinned": "", "files": {}}
-HOLDS = {"whole": "w", "answers": True, "is_whole": False, "pinned": "p", "in_place": False}
+HOLDS = {"whole": "w", "answers": True, "is_whole": False, "pinned": "p", "in_place": False, "changed": []}
 FIRST = {**HOLDS, "digest": "da", "files": {"1": "11", "both": "00"}}
 SECOND = {**HOLDS, "digest": "db", "files": {"2": "22", "both": "00"}}
 WHOLE = {**SECOND, "is_whole": True, "files": {"1": "11", "2": "22", "both": "00"}}
+OPTIONS: dict[str, Any] = {
+    "name": "m-bf16", "source_name": "m", "convert_to_bf16": True, "layers": LAYERS, "hidden_layers": 6,
+}  # fmt: skip
 
 
-def hosts_of(look: dict[str, Any]) -> dict[str, Any]:
-    """Variables of all hosts, which report `look`."""
-    reports = {
-        name: {**NOTHING, "in_place": False, "address": address, **look}
-        for name, address in ADDRESSES.items()
-    }
-    return {name: {"__weights_state": report} for name, report in reports.items()}
-
-
-def value(
-    expression: str,
-    looks: dict[str, dict[str, Any]],
-    host: str = "a",
-    *,
-    shared: bool = False,
-    **variables: Any,
-) -> Any:
-    """What the expression is on a host; `looks` are their reports, `shared`: all write into one folder."""
-    loader = DataLoader()
-    own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
-    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    reports = {
-        name: {**NOTHING, "in_place": False, "address": ADDRESSES[name], **look}
-        for name, look in looks.items()
-    }
-    known = {
-        "weights_model": "/srv/m",
-        "weights_source": "path",
-        "weights_name": "m-bf16",
-        "weights_source_name": "m",
-        "weights_convert_to_bf16": True,
-        "weights_token": "x",
-        "weights_members": list(ADDRESSES.values()),
-        "weights_address": ADDRESSES[host],
-        "weights_layers": LAYERS,
-        "weights_hidden_layers": 6,
-        "ansible_play_hosts": list(looks),
-        "inventory_hostname": host,
-        "ansible_check_mode": False,
-        "__weights_state": reports[host],
-        "__weights_folders": {"model": {}, "place": {}, "error": ""},
-        "__weights_writers": {name: "a" if shared else name for name in looks},
-        "hostvars": {name: {"__weights_state": reports[name]} for name in looks},
-    }
-    return Templar(loader, variables={**defaults, **own, **known, **variables}).template(
-        trust_as_template("{{ " + expression + " }}")
-    )
+def decided(
+    looks: dict[str, dict[str, Any]], host: str = "a", *, key: str = "", **given: Any
+) -> dict[str, Any]:
+    """What a host does that serves some of the layers."""
+    return role(looks, host, **{**OPTIONS, **given}).decide(key=key)
 
 
 def words_after(argv: list[str], option: str) -> list[str]:
@@ -75,13 +30,14 @@ def words_after(argv: list[str], option: str) -> list[str]:
 
 
 def test_hosts_with_their_own_layers_of_one_checkpoint_are_done() -> None:
-    assert value("__weights_choice.holders", {"a": FIRST, "b": SECOND}) == list(ADDRESSES.values())
-    assert value("__weights_choice.holders", {"a": FIRST, "b": {**SECOND, "whole": "other"}}) == ["10.0.0.1"]
-    assert value("__weights_choice.holders", {"a": FIRST, "b": SECOND}, weights_layers={}) == ["10.0.0.1"]
+    assert not decided({"a": FIRST, "b": SECOND})["lacking"]
+    other = decided({"a": FIRST, "b": {**SECOND, "whole": "other"}}, "b")
+    assert other["lacking"] and other["in_place_used"]
+    assert decided({"a": FIRST, "b": SECOND}, layers={})["lacking"]
 
 
 def test_a_part_is_brought_from_the_source() -> None:
-    argv = value("__weights_argv", {"a": FIRST, "b": NOTHING}, host="b")
+    argv = decided({"a": FIRST, "b": NOTHING}, host="b")["argv"]
     assert argv[2] == "/var/lib/headfirst/models/m"
     assert words_after(argv, "--member") == ["10.0.0.1", "10.0.0.2"]
     assert words_after(argv, "--layers") == ["0-2", "3-5"]
@@ -90,7 +46,7 @@ def test_a_part_is_brought_from_the_source() -> None:
 
 
 def test_the_heads_whole_copy_is_passed_on() -> None:
-    argv = value("__weights_argv", {"a": WHOLE, "b": NOTHING}, host="b")
+    argv = decided({"a": WHOLE, "b": NOTHING}, host="b")["argv"]
     assert argv[2] == "/var/lib/headfirst/models/m-bf16"
     assert words_after(argv, "--member") == ["10.0.0.1", "10.0.0.2"]
     assert words_after(argv, "--layers") == ["0-2", "3-5"]
@@ -98,43 +54,38 @@ def test_the_heads_whole_copy_is_passed_on() -> None:
 
 
 def test_what_another_host_reports_to_hold_is_not_passed_on_as_the_heads() -> None:
-    argv = value("__weights_argv", {"a": NOTHING, "b": WHOLE}, host="b")
+    argv = decided({"a": NOTHING, "b": WHOLE}, host="b")["argv"]
     assert argv[2] == "/var/lib/headfirst/models/m"
     assert words_after(argv, "--member") == ["10.0.0.1", "10.0.0.2"]
     assert words_after(argv, "--model") == ["/srv/m"]
 
 
 def test_only_the_head_gets_the_file_of_the_key() -> None:
-    hosts = hosts_of(NOTHING)
-    hosts["a"]["__weights_key"] = {"stdout": "0" * 64}
     for host, files in (("a", ["/run/headfirst/jobs/weights-m-bf16.key"]), ("b", [])):
-        argv = value("__weights_argv", {"a": NOTHING, "b": NOTHING}, host, hostvars=hosts)
+        argv = decided({"a": NOTHING, "b": NOTHING}, host, key="0" * 64)["argv"]
         assert words_after(argv, "--signed-by") == ["0" * 64]
         assert words_after(argv, "--signing-key") == files
-    alone = value("__weights_argv", {"a": NOTHING}, weights_members=[])
+    alone = decided({"a": NOTHING}, members=[])["argv"]
     assert "--signed-by" not in alone
 
 
 def test_a_play_without_the_head_brings_nothing() -> None:
-    assert value("__weights_refusals", {"b": WHOLE}, "b") == []
-    [refusal] = value("__weights_refusals", {"b": NOTHING}, "b")
-    assert "The head, weights_members[0], signs" in refusal
+    assert decided({"b": WHOLE}, "b")["refusal"] == ""
+    assert "The head, weights_members[0], signs" in decided({"b": NOTHING}, "b")["refusal"]
 
 
 def test_hosts_that_share_a_folder_have_everything() -> None:
-    assert value("__weights_parts", {"a": NOTHING, "b": NOTHING}) == LAYERS
-    assert value("__weights_parts", {"a": NOTHING, "b": NOTHING}, shared=True) == {}
-    assert words_after(value("__weights_argv", {"a": NOTHING, "b": NOTHING}, shared=True), "--layers") == []
+    looks = {"a": NOTHING, "b": NOTHING}
+    assert words_after(role(looks, "b", **OPTIONS).status_argv, "--layers") == ["3-5"]
+    assert words_after(role(looks, "b", shared=True, **OPTIONS).status_argv, "--layers") == []
+    assert words_after(decided(looks, shared=True)["argv"], "--layers") == []
 
 
-@pytest.mark.parametrize(("both", "same"), [("00", True), ("99", False)])
-def test_what_two_hosts_share_is_compared(both: str, same: bool) -> None:
-    main = yaml.safe_load((ROLE / "tasks" / "main.yml").read_text())
-    (proof,) = (
-        task["ansible.builtin.assert"]["that"] for task in main if task["name"].startswith("Prove that all")
-    )
+@pytest.mark.parametrize(("both", "words"), [("00", ""), ("99", "Files that differ: both. Remove them on a")])
+def test_what_two_hosts_share_is_compared(both: str, words: str) -> None:
     looks = {"a": {**FIRST, "files": {"1": "11", "both": both}}, "b": SECOND}
-    assert all(value(that, looks, host) for that in proof for host in looks) == same
+    assert words in decided(looks)["differs"] and bool(words) == bool(decided(looks)["differs"])
+    assert decided(looks, "b")["differs"] == ""
 
 
 def chosen(*reports: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -189,5 +140,5 @@ def test_a_folder_is_served_in_place_where_all_hosts_see_all_of_it() -> None:
 
 def test_the_number_of_layers_is_needed() -> None:
     looks = {"a": NOTHING, "b": NOTHING}
-    assert value("__weights_refusals", looks) == []
-    assert "weights_hidden_layers" in value("__weights_refusals", looks, weights_hidden_layers=0)[0]
+    assert decided(looks)["refusal"] == ""
+    assert "weights_hidden_layers" in decided(looks, hidden_layers=0)["refusal"]

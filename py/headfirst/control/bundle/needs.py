@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import HUBS, Name
+
 from headfirst.control.bundle.systems import System
-from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.frozen import Frozen
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -15,9 +16,13 @@ class Weights(Frozen):
     """What ranks load, from a hub or a folder. `folder` is the one in the bundle; "": not in it."""
 
     id: str
-    source: str
+    source: Name
     revision: str | None
     folder: str
+
+    @property
+    def from_hub(self) -> bool:
+        return self.source in HUBS
 
 
 class Model(Weights):

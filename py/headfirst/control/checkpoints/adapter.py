@@ -35,7 +35,7 @@ def read_hub(
     environment: Mapping[str, str] = os.environ,
     transport: httpx.BaseTransport | None = None,
 ) -> AdapterConfig | None:
-    """The adapter `id` of the hub `source`, modelscope or huggingface.
+    """The adapter `id` of the hub `source`.
 
     Where the hub does not answer, or HF_HUB_OFFLINE=1 forbids requests, what it sent for an earlier plan is
     used; None without that.

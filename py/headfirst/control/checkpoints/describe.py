@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER
+
 from headfirst.common.errors import InputError, NotReadyError, located
 from headfirst.control.checkpoints.folder import describe_folder
 from headfirst.control.checkpoints.offline import OFFLINE, is_offline
@@ -27,13 +29,13 @@ def describe(
     environment: Mapping[str, str] = os.environ,
     transport: httpx.BaseTransport | None = None,
 ) -> Checkpoint:
-    """Describe `model` (a hub id, or a path with source='path'); `source` is modelscope, huggingface or path.
+    """Describe `model` (a hub id, or a path with source='path').
 
     `folder` is a copy on this machine that is used instead of the hub. HF_HUB_OFFLINE=1 sends no request.
     Where the hub does not answer, what it sent for an earlier plan is used, else the catalogue, and `note`
     reports it; NotReadyError where neither has the model.
     """
-    if source == "path" or folder is not None:
+    if source == FOLDER.name or folder is not None:
         return describe_folder(folder or Path(model), id=model, revision=revision)
     _refuse_place(model)
     # httpx takes 250 ms to import, which a folder does not need.
@@ -48,7 +50,7 @@ def describe(
             return describe_hub(hub, model, revision=revision, transport=transport)
         except HubUnreachableError as error:
             why, advice = error.what.rstrip("."), f" {OFFLINE}=1 plans without a request."
-            way_out = "Check network and proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_ENDPOINT"
+            way_out = f"Check network and proxy, or name a mirror in {hub.source.endpoint_variable}"
     stored = describe_stored(hub, model, revision=revision, note=why)
     return stored or _from_catalogue(model, revision, f"{why}.{advice}", why, way_out)
 

@@ -77,7 +77,7 @@ def read_hub(
 ) -> Sent:
     """Read what the hub has of `id`. HubUnreachableError without a network; InputError when the hub does
     not have the model, or requires a token."""
-    at = revision or hub.default_revision
+    at = revision or hub.source.branch
     with Requests.opened(hub, id, at, transport) as requests:
         session = _Session(hub, id, at, requests, Cache(hub.address, id))
         return requests.run(lambda: _read(session, lambda pinned: _parse(pinned, revision)))
@@ -108,7 +108,7 @@ def hub_json(
     transport: httpx.BaseTransport | None = None,
 ) -> dict[str, Any]:
     """A JSON file of the repository `id`. Raises as read_hub does."""
-    at = revision or hub.default_revision
+    at = revision or hub.source.branch
     with Requests.opened(hub, id, at, transport) as requests:
         session = _Session(hub, id, at, requests, Cache(hub.address, id))
         return requests.run(lambda: _read(session, lambda pinned: pinned.json(file)))
@@ -125,7 +125,7 @@ def stored_json(hub: Hub, id: str, file: str, *, revision: str | None = None) ->
 
 def _stored(hub: Hub, id: str, revision: str | None) -> _Session | None:
     """The session of what the cache has; it sends no request."""
-    at = revision or hub.default_revision
+    at = revision or hub.source.branch
     cache = Cache(hub.address, id)
     pin = at if _COMMIT.fullmatch(at) else cache.pin(at)
     answers = cache.read(pin) if pin else {}
@@ -358,10 +358,10 @@ class _Session:
 
     @property
     def _listing_url(self) -> str:
-        return self.hub.listing.format(id=self.id, revision=self.revision)
+        return self.hub.source.listing.format(id=self.id, revision=self.revision)
 
     def _file(self, file: str) -> str:
-        return self.hub.file.format(id=self.id, revision=self._at, file=quote(file))
+        return self.hub.source.file.format(id=self.id, revision=self._at, file=quote(file))
 
     def _get(self, url: str, limit: int) -> bytes:
         return self._sending(url).get(url, limit)

@@ -2,17 +2,18 @@
 
 Hugging Face: GET /api/models/ID/revision/REV?blobs=true and /ID/resolve/REV/FILE (hub API documentation).
 ModelScope: GET /api/v1/models/ID/repo/files and /api/v1/models/ID/repo?FilePath=FILE (package modelscope).
-Mirrors: HF_ENDPOINT and MODELSCOPE_ENDPOINT; tokens of gated models: HF_TOKEN and MODELSCOPE_API_TOKEN.
+Addresses, and the variables of mirrors and tokens: plugins/module_utils/weight_sources.py.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import httpx
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import HUBS, WeightSource
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, joined, shown, without_password
@@ -38,14 +39,15 @@ class NoPartsError(HubUnreachableError):
 
 @dataclass(frozen=True)
 class Hub:
-    """One hub's addresses. `listing` and `file` have fields {id}, {revision} and {file}."""
+    """A hub with the environment's mirror and token."""
 
-    name: str
+    source: WeightSource
     endpoint: str
-    listing: str
-    file: str
-    default_revision: str
-    token: str | None = None
+    token: str | None
+
+    @property
+    def name(self) -> str:
+        return self.source.title
 
     @property
     def address(self) -> str:
@@ -57,45 +59,13 @@ class Hub:
         return f"{self.address} {id}@{revision}"
 
     @classmethod
-    def of(cls, source: str, environment: Mapping[str, str]) -> Hub:
-        """The hub called `source` (huggingface or modelscope), with the environment's mirror and token."""
-        if source not in _HUBS:
-            raise InputError(
-                f"Unknown model_source {source!r}.", hint="It can be modelscope, huggingface or path."
-            )
-        hub, endpoint, token = _HUBS[source]
-        return replace(
-            hub,
-            endpoint=environment.get(endpoint, hub.endpoint).rstrip("/"),
-            token=environment.get(token),
-        )
-
-
-# By model_source: the hub, and the environment's variables for a mirror and for the token.
-_HUBS = {
-    "huggingface": (
-        Hub(
-            name="Hugging Face",
-            endpoint="https://huggingface.co",
-            listing="/api/models/{id}/revision/{revision}?blobs=true",
-            file="/{id}/resolve/{revision}/{file}",
-            default_revision="main",
-        ),
-        "HF_ENDPOINT",
-        "HF_TOKEN",
-    ),
-    "modelscope": (
-        Hub(
-            name="ModelScope",
-            endpoint="https://www.modelscope.cn",
-            listing="/api/v1/models/{id}/repo/files?Revision={revision}&Recursive=false",
-            file="/api/v1/models/{id}/repo?Revision={revision}&FilePath={file}",
-            default_revision="master",
-        ),
-        "MODELSCOPE_ENDPOINT",
-        "MODELSCOPE_API_TOKEN",
-    ),
-}
+    def of(cls, name: str, environment: Mapping[str, str]) -> Hub:
+        """The hub called `name`; InputError for what is none."""
+        if name not in HUBS:
+            raise InputError(f"{shown(name)} is not a hub", hint=f"The hubs are {' and '.join(HUBS)}.")
+        source = HUBS[name]
+        endpoint = environment.get(source.endpoint_variable, source.address).rstrip("/")
+        return cls(source, endpoint, environment.get(source.token_variable))
 
 
 @dataclass(frozen=True)
@@ -188,7 +158,7 @@ class Requests:
             why = without_password(str(error)) or type(error).__name__
             raise HubUnreachableError(
                 f"{self.hub.name} at {self.hub.address} cannot be reached: {why}.",
-                hint="Check network and proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_ENDPOINT.",
+                hint=f"Check network and proxy, or name a mirror in {self.hub.source.endpoint_variable}.",
             ) from error
 
     def _redirected(self, request: httpx.Request) -> httpx.Request:
@@ -203,7 +173,7 @@ class Requests:
         if status in (401, 403):
             raise InputError(
                 f"{self.hub.name} refuses {self.id} (HTTP {status}): it is gated, private or misspelt.",
-                hint="Accept the model's licence on its page and set HF_TOKEN (or MODELSCOPE_API_TOKEN).",
+                hint=f"Accept the model's licence on its page and set {self.hub.source.token_variable}.",
             )
         if status == 404:
             raise InputError(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import HubName
 
 from headfirst.common.errors import InputError
 from headfirst.common.untrusted import for_terminal
@@ -252,7 +253,7 @@ def models(
         typer.Option("--refresh", help="Read the catalogue's models from the hub into your catalogue."),
     ] = False,
     model_source: Annotated[
-        Literal["modelscope", "huggingface"] | None,
+        HubName | None,
         typer.Option("--model-source", help="With --refresh: the hub. Default: the inventory's."),
     ] = None,
     whole: Annotated[

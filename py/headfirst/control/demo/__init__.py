@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import DEMO_MODELS
+
 from headfirst.control.demo import embedding
-from headfirst.decide.cluster.settings import DEMO_MODELS
 
 CHAT_MODEL, EMBEDDING_MODEL = MODELS = DEMO_MODELS
 _HERE = Path(__file__).parent

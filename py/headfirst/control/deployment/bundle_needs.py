@@ -9,7 +9,6 @@ from headfirst import __version__
 from headfirst.control.bundle.needs import Needs
 from headfirst.control.bundle.packages import Wanted, sources
 from headfirst.control.deployment.hosts.host_systems import HostSystems
-from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan.host import devices
 from headfirst.decide.plan.types import Adapter, Plan
@@ -51,4 +50,4 @@ def needs(cluster: Cluster, plan: Plan, values: Mapping[str, Any], hosts: HostSy
 def hub_adapters(service: Service) -> list[Adapter]:
     """The LoRA adapters that a bundle has; one in a folder stays on the head."""
     listed = adapters(service.settings, served_name=service.served_model_name, where=None)
-    return [adapter for adapter in listed if adapter.source in HUBS]
+    return [adapter for adapter in listed if adapter.from_hub]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils import weight_sources
 from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
 
 from headfirst.common.errors import InputError, NotReadyError
@@ -148,7 +149,7 @@ class Bundled:
         changes["adapters"] = settings.adapters | paths
         if model is not None and model.folder:
             changes |= {
-                "model_source": "path",
+                "model_source": weight_sources.FOLDER.name,
                 "model": self._path(model),
                 "weights_shared": "stage",
                 "model_revision": None,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER
+
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control import demo
 from headfirst.control.checkpoints import adapter as adapter_files
@@ -123,7 +125,7 @@ def _draft(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint | N
     draft = draft_model(service.settings, None)
     if draft is None:
         return None
-    if draft.source != "path":
+    if draft.from_hub:
         try:
             return describe(draft.id, draft.source, revision=draft.revision)
         except NotReadyError:
@@ -146,7 +148,7 @@ def _here(cluster: Cluster, folder: Path) -> Path | None:
 
 
 def _adapter(cluster: Cluster, service: Service, adapter: Adapter, *, probe: bool) -> AdapterConfig | None:
-    if adapter.source != "path":
+    if adapter.from_hub:
         return adapter_files.read_hub(adapter.id, adapter.source, revision=adapter.revision)
     folder = _here(cluster, Path(adapter.id))
     if folder is not None:
@@ -164,7 +166,7 @@ def _describe(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint:
     if settings.model_source == "demo":
         with demo.checkpoint(service.model_id) as folder:
             return describe(service.model_id, "path", folder=folder)
-    if settings.model_source == "path":
+    if settings.source is FOLDER:
         return _describe_path(cluster, service, Path(settings.model), probe=probe)
     try:
         return describe(service.model_id, settings.model_source, revision=trust.revision(settings))

@@ -23,7 +23,6 @@ from headfirst.decide.cluster import ports
 from headfirst.decide.cluster.division import ROLES, Members, divide, with_routers
 from headfirst.decide.cluster.settings import (
     CLUSTER_NAMES,
-    DEMO_MODELS,
     HOST_NAMES,
     OF_ROLE,
     SERVICE_NAMES,
@@ -324,17 +323,12 @@ def _refuse_contradictions(
             hint="`deploy models INVENTORY` lists what its GPUs serve, with the lines to paste: `model=…` "
             "under [all:vars], or `-e model=…`.",
         )
-    if settings.model_source == "demo" and settings.model not in ("", *DEMO_MODELS):
+    source = settings.source
+    if settings.model and not source.is_hub and not source.has(settings.model):
         raise InputError(
-            f"model_source=demo has no model {settings.model}",
+            f"model_source={source.name} has no model {settings.model}",
             where=where.get("model"),
-            hint=f"Its models are {' and '.join(DEMO_MODELS)}; without model= it is the first.",
-        )
-    if settings.model_source == "path" and not settings.model.startswith("/"):
-        raise InputError(
-            f"model={settings.model} is not an absolute path",
-            where=where.get("model"),
-            hint="With model_source=path, model is a folder on the head, e.g. /data/DeepSeek-R1.",
+            hint=f"With model_source={source.name}, model is {source.ids}.",
         )
     if settings.engine_image_source == "tarball" and not settings.engine_image_tarball:
         raise InputError(

@@ -7,6 +7,7 @@ import shlex
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Any, Literal
 
+from ansible_collections.headfirst.serving.plugins.module_utils import weight_sources
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from headfirst.common.untrusted import finite_json
@@ -86,10 +87,6 @@ Bytes = Annotated[str, BeforeValidator(_text), AfterValidator(values.memory)]
 ByteCount = Annotated[int, BeforeValidator(lambda value: values.memory_bytes(_text(value)))]
 Addresses = Annotated[list[IPv4Address], BeforeValidator(values.words)]
 Networks = Annotated[list[IPv4Network], BeforeValidator(values.words)]
-# Values of model_source, and of an adapter's source, that name a hub.
-HUBS = ("modelscope", "huggingface")
-# What model_source=demo has: a chat model, the default, and an embedding model (control/demo).
-DEMO_MODELS = ("headfirst-demo", "headfirst-demo-embedding")
 
 FetchMode = Literal["auto", "head", "all"]
 Role = Literal["prefill", "decode"]
@@ -279,8 +276,8 @@ class ServiceSettings(Frozen):
     model: Text = Field(
         "", description="Hub id (`deepseek-ai/DeepSeek-R1`) or an absolute folder on the head."
     )
-    model_source: Literal["modelscope", "huggingface", "path", "demo"] = Field(
-        "modelscope",
+    model_source: weight_sources.Name = Field(
+        weight_sources.DEFAULT_HUB,
         description="Where the checkpoint comes from; `demo` is the small ones that Headfirst includes, "
         "`model=headfirst-demo` (the default, for chat) and `model=headfirst-demo-embedding`.",
     )
@@ -493,6 +490,11 @@ class ServiceSettings(Frozen):
         description="Seconds without a computed token or an answer after which all ranks of a replica are "
         "started again.",
     )
+
+    @property
+    def source(self) -> weight_sources.WeightSource:
+        """The one that model_source names."""
+        return weight_sources.SOURCES[self.model_source]
 
     def of_role(self, role: Role) -> ServiceSettings:
         """The settings of the prefill or of the decode replicas alone."""

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import DEMO_MODELS
+
 from headfirst.common import container_names as names
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.login import HostAccess
-from headfirst.decide.cluster.settings import DEMO_MODELS, OF_ROLE, ClusterSettings, Role, ServiceSettings
+from headfirst.decide.cluster.settings import OF_ROLE, ClusterSettings, Role, ServiceSettings
 from headfirst.decide.hardware.facts import CgroupObstacle, FolderFacts, NetworkFacts
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint

@@ -6,6 +6,8 @@ import re
 from pathlib import PurePosixPath
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import HUB_ID
+
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:ib)?)?", re.IGNORECASE)
 _DECIMAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt])b\s*", re.IGNORECASE)
 _UNIT = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -24,7 +26,6 @@ _IMAGE = re.compile(
 )
 _ADAPTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
-_HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 # A name of DNS, with * for its first part, or the text of an IPv4 address.
 _HOST_NAME = re.compile(
     r"(?:\*\.)?[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
@@ -204,7 +205,7 @@ def draft_model(source: str) -> str:
 def _source(source: str, whose: str) -> None:
     if source.startswith("/"):
         data_folder(source)
-    elif not _HUB_ID.fullmatch(source):
+    elif not HUB_ID.fullmatch(source):
         raise ValueError(f"{source!r} is neither a hub id (org/repository) nor an absolute folder {whose}")
 
 

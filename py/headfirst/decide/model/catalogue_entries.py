@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import HUB_ID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from headfirst.common.errors import HeadfirstError, InputError
@@ -15,7 +16,6 @@ from headfirst.decide.model.measured import Part
 from headfirst.decide.untrusted_model import validated
 
 Entry = dict[str, Any]
-ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 RELEASED = re.compile(r"20\d\d(-(0[1-9]|1[0-2]))?", re.ASCII)
 _SHARD_NAME = re.compile(r"[\w.-]*(\{:0?\d{0,2}d?\}[\w.-]*)?", re.ASCII)
 
@@ -98,7 +98,7 @@ def checked(
     entries: dict[str, Entry] = {}
     try:
         for id, entry in json_object(document, what="a catalogue", limit=100_000).items():
-            if not ID.fullmatch(id):
+            if not HUB_ID.fullmatch(id):
                 raise UntrustedError(f"{shown(id)} is not a hub's id, such as Qwen/Qwen3-32B")
             entries[id] = _entry(id, entry, where, remote_code=remote_code)
         _check_bases(entries, known)

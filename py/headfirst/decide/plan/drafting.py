@@ -123,7 +123,7 @@ _NOT_COUNTED = (
 
 
 def _how_to_read(model: DraftModel) -> str:
-    if model.source == "path":
+    if not model.from_hub:
         return "Its folder is on the head: `deploy plan --probe` reads it there, as `deploy up` does."
     return "The hub did not answer, or HF_HUB_OFFLINE forbids requests."
 

@@ -201,9 +201,9 @@ def _unread(listed: Sequence[types.Adapter]) -> str:
         f"adapter_config.json of {', '.join(adapter.name for adapter in unread)} was not read: the rank is "
         "not known, and what the engine refuses is not checked."
     )
-    if any(adapter.source == "path" for adapter in unread):
+    if any(not adapter.from_hub for adapter in unread):
         text += " Folders are on the head: `deploy plan --probe` reads them there, as `deploy up` does."
-    if any(adapter.source != "path" for adapter in unread):
+    if any(adapter.from_hub for adapter in unread):
         text += " The hub did not answer, or HF_HUB_OFFLINE forbids requests."
     return text
 

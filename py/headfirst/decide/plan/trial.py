@@ -6,11 +6,12 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import DEFAULT_HUB
 from pydantic import ValidationError
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.division import Members, divide, with_routers
-from headfirst.decide.cluster.settings import HUBS, Role, ServiceSettings
+from headfirst.decide.cluster.settings import Role, ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.engines.layout import Machines
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -60,7 +61,7 @@ class Trial:
     @property
     def other_model(self) -> dict[str, object]:
         """What the inventory sets beside the name of another model: that it is a hub's, and no revision."""
-        source: dict[str, object] = {} if self.settings.model_source in HUBS else {"model_source": HUBS[0]}
+        source: dict[str, object] = {} if self.settings.source.is_hub else {"model_source": DEFAULT_HUB}
         return source | ({"model_revision": ""} if self.settings.model_revision else {})
 
     def starting(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from typing import Annotated, Any, Literal
 
+from ansible_collections.headfirst.serving.plugins.module_utils import weight_sources
 from pydantic import Field, PlainSerializer
 
 from headfirst.decide.cluster.settings import FetchMode, KvCarrier, Role
@@ -151,7 +152,7 @@ class Weights(Frozen):
     """Where the checkpoint comes from, where every node stores it, and what it needs on disk and in time."""
 
     model: str
-    source: str  # modelscope | huggingface | path
+    source: weight_sources.Name
     revision: str | None
     directory: str  # folder that the engine serves from, the same on every node
     source_bytes: int
@@ -211,10 +212,14 @@ class Companion(Frozen):
     """What a service fetches beside its model: where it comes from, and its folder on every node."""
 
     name: str
-    source: str  # modelscope | huggingface | path
+    source: weight_sources.Name
     id: str  # hub id, or a folder on the head
     directory: str
     revision: str | None = Field(default=None, exclude_if=operator.not_)
+
+    @property
+    def from_hub(self) -> bool:
+        return self.source in weight_sources.HUBS
 
     @property
     def seconds(self) -> float | None:

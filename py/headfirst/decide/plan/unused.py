@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from headfirst.decide.cluster.settings import HUBS, ClusterSettings
+from headfirst.decide.cluster.settings import ClusterSettings
 from headfirst.decide.cluster.types import Cluster, Host, Service
 
 _Row = tuple[str, Sequence[str], Callable[[Any], bool]]
@@ -47,7 +47,7 @@ _OF_SERVICE: Sequence[_Row] = (
         ("engine_image_tarball",),
         lambda service: service.settings.engine_image_source == "tarball",
     ),
-    ("a model of a hub", ("model_revision",), lambda service: service.settings.model_source in HUBS),
+    ("a model of a hub", ("model_revision",), lambda service: service.settings.source.is_hub),
     (
         "engine_device=cuda",
         ("gpu_devices", "gpus_per_replica"),

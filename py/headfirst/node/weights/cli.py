@@ -10,10 +10,11 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import ON_NODES
+
 from headfirst import __version__
 from headfirst.common.errors import HeadfirstError
 from headfirst.node.weights import commands
-from headfirst.node.weights.fetch.fetching import SOURCES
 from headfirst.node.weights.progress import write_result
 from headfirst.node.weights.sharing import MODES
 from headfirst.node.weights.transfer.transport import CONNECTIONS
@@ -166,7 +167,7 @@ def _add_cluster_commands(add) -> None:  # type: ignore[no-untyped-def]  # argpa
 
 
 def _add_source(parser: ArgumentParser) -> None:
-    parser.add_argument("--from", dest="source", choices=SOURCES, default="huggingface")
+    parser.add_argument("--from", dest="source", choices=list(ON_NODES), default="huggingface")
     parser.add_argument("--revision", default="", help="branch, tag or commit")
 
 

@@ -9,6 +9,8 @@ from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER, HUBS
+
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.node.weights.convert.conversion import Conversion
 from headfirst.node.weights.convert.convert_folder import convert
@@ -32,14 +34,15 @@ from headfirst.node.weights.warm import available_memory, choose, warm
 
 Result = dict[str, object]
 
-_HUB_TOKENS = {"huggingface": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}
 _PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def run_fetch(arguments: Namespace) -> Result:
     """Fetch a model."""
     if arguments.token_file:
-        os.environ[_HUB_TOKENS[arguments.source]] = _secret(arguments.token_file)
+        if arguments.source not in HUBS:
+            raise InputError("--token-file is for a hub", hint=f"Leave it out, or --from {'|'.join(HUBS)}")
+        os.environ[HUBS[arguments.source].token_variable] = _secret(arguments.token_file)
     request = Request(arguments.source, arguments.model, arguments.revision)
     manifest, changed = fetch(request, arguments.directory)
     return _result(manifest, changed, arguments.directory)
@@ -74,7 +77,7 @@ def run_verify(arguments: Namespace) -> Result:
 
 def run_in_place(arguments: Namespace) -> Result:
     """Serve a folder where it is."""
-    request = Request("path", str(arguments.directory))
+    request = Request(FOLDER.name, str(arguments.directory))
     seen = arguments.seen_elsewhere
     manifest, changed = use_in_place(
         arguments.directory,
@@ -134,7 +137,7 @@ def run_pipeline(arguments: Namespace) -> Result:
     elif transfer.index == 0:
         needs.keeps_all = True
         origin = FolderOrigin(folder)
-    shares = transfer.index > 0 and arguments.model and arguments.fetch != "head" and request.source != "path"
+    shares = transfer.index > 0 and arguments.model and arguments.fetch != "head" and request.source in HUBS
     pipeline = Pipeline(
         transfer,
         folder,

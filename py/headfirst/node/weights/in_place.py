@@ -27,7 +27,7 @@ def use_in_place(
     Every file is read, or, with the manifest of a node that has read these same files, only compared by its
     size. Raises InputError where `link` is a folder, NotReadyError where `folder` cannot be served as it is.
     """
-    names = [file.name for file in PathSource(folder).list().files]
+    names = [file.name for file in PathSource(str(folder)).list().files]
     _refuse_links_out(folder, names)
     _link(folder, link)
     before = manifests.load(link)

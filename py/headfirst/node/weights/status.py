@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER
+
 from headfirst.node.weights.fetch.fetching import Request
 from headfirst.node.weights.fetch.path_source import PathSource
 from headfirst.node.weights.files import STATE_FOLDER, is_in_place
@@ -55,4 +57,4 @@ def look(request: Request, served: Path, source: Path | None, layers: range | No
 
 def pinned_now(request: Request) -> str:
     """What a folder on this node holds now, to compare with `pinned`; "" for a hub, which is not asked."""
-    return PathSource(Path(request.model)).list().pinned if request.source == "path" else ""
+    return PathSource(request.model).list().pinned if request.source == FOLDER.name else ""

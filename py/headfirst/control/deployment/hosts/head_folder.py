@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.safetensors_file import HEADER_LIMIT
 from headfirst.common.untrusted import UntrustedError, file_listing, integer, json_document, shown
 from headfirst.control.checkpoints import adapter, chat_template
-from headfirst.control.checkpoints.folder import INDEX, MAX_JSON_BYTES, MODULES, QUANTIZATION, describe_folder
+from headfirst.control.checkpoints.folder import INDEX, MODULES, QUANTIZATION, describe_folder
 from headfirst.control.live.ssh_access.ssh import run_privileged, ssh
 from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.model.adapter import AdapterConfig
@@ -23,8 +25,7 @@ _TIMEOUT_S = 300.0
 # Headers of the largest models are some 30 MB together.
 _MAX_ANSWER = 128 << 20
 _MAX_FILE = 1 << 42
-_MISSING = 3  # exit status
-_DESCRIBED = ("config.json", INDEX, QUANTIZATION, MODULES, *chat_template.FILES)
+_DESCRIBED = ("config.json", adapter.CONFIG, INDEX, QUANTIZATION, MODULES, *chat_template.FILES)
 
 _READ = f"""
 import base64, json, pathlib, struct, sys
@@ -47,14 +48,25 @@ print(json.dumps(files))
 
 def describe_on_head(head: HostAccess, folder: str) -> Checkpoint:
     """Describe the model in `folder` on the head. Raises what describe_folder raises, naming the host."""
+    with _mirrored(head, folder) as mirror:
+        return describe_folder(mirror, id=folder)
+
+
+def adapter_on_head(head: HostAccess, folder: str) -> AdapterConfig:
+    """Describe the LoRA adapter in `folder` on the head. Raises as adapter.parse does."""
+    with _mirrored(head, folder) as mirror:
+        return adapter.read_folder(mirror)
+
+
+@contextmanager
+def _mirrored(head: HostAccess, folder: str) -> Iterator[Path]:
+    """A folder like that on the head, of which only the sizes, the small files and the headers are read."""
     with ssh(head) as connection:
         answer = run_privileged(
             head, connection, "python3", "-c", _READ, folder, timeout=_TIMEOUT_S, limit=_MAX_ANSWER
         )
     if answer.code != 0:
-        raise NotReadyError(
-            f"the model folder {folder} cannot be read: {_reason(answer.err)}", where=head.host
-        )
+        raise NotReadyError(f"the folder {folder} cannot be read: {_reason(answer.err)}", where=head.host)
     files = _files(answer.out, where=head.host)
     with tempfile.TemporaryDirectory() as scratch:
         mirror = Path(scratch) / "model"
@@ -63,42 +75,13 @@ def describe_on_head(head: HostAccess, folder: str) -> Checkpoint:
         for name, (size, content) in files.items():
             with (mirror / name).open("wb") as file:
                 file.write(content)
-                file.truncate(size)  # sparse: only sizes and headers are read
+                file.truncate(size)  # sparse
         try:
-            return describe_folder(mirror, id=folder)
+            yield mirror
         except HeadfirstError as error:
             error.what = error.what.replace(str(mirror), folder)
             error.where = f"{head.host}:{(error.where or folder).replace(str(mirror), folder)}"
             raise
-
-
-_READ_ADAPTER = f"""
-import pathlib, sys
-path = pathlib.Path(sys.argv[1]) / {adapter.CONFIG!r}
-if not path.is_file():
-    sys.exit({_MISSING})
-with path.open(encoding="utf-8") as file:
-    sys.stdout.write(file.read({MAX_JSON_BYTES} + 1))
-"""
-
-
-def adapter_on_head(head: HostAccess, folder: str) -> AdapterConfig:
-    """Describe the LoRA adapter in `folder` on the head. Raises as adapter.parse does."""
-    where = f"{head.host}:{folder}"
-    with ssh(head) as connection:
-        answer = run_privileged(
-            head, connection, "python3", "-c", _READ_ADAPTER, folder, timeout=_TIMEOUT_S, limit=_MAX_ANSWER
-        )
-    if answer.code == _MISSING:
-        raise InputError(
-            f"{adapter.CONFIG} is missing.", where=where, hint="Engines read an adapter's rank from it."
-        )
-    if answer.code != 0:
-        raise NotReadyError(f"the adapter {folder} cannot be read: {_reason(answer.err)}", where=head.host)
-    content = json_document(answer.out, what=adapter.CONFIG, where=where, limit=MAX_JSON_BYTES)
-    if not isinstance(content, dict):
-        raise UntrustedError(f"{adapter.CONFIG} is not an object", where=where)
-    return adapter.parse(content, where)
 
 
 def _reason(errors: str) -> str:

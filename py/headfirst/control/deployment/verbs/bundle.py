@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import HUBS, Name
+
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.bundle import (
@@ -40,7 +42,6 @@ from headfirst.control.inventory.reading import role_values
 from headfirst.control.machine import packages as machine
 from headfirst.control.paths import cache_dir
 from headfirst.control.run.reporters.reporter import Reporter
-from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan import trust
 from headfirst.decide.plan.types import Plan, PlannedService
@@ -146,22 +147,19 @@ def with_weights(needs: Needs, prepared: Prepared, *, weights: bool) -> Needs:
 def _model_of(prepared: Prepared, service: Service, *, weights: bool) -> Model:
     """The model of a service, with its folder in the bundle where that has the `weights`."""
     settings = service.settings
-    id, source, revision = service.model_id, settings.model_source, trust.revision(settings)
-    # A folder is named by its last part, a model of a hub by its owner too.
-    name = id if source in HUBS else id.rstrip("/").rpartition("/")[2]
-    return Model(
-        id=id,
-        source=source,
-        revision=revision,
-        folder=_folder("", source, id, revision, name) if weights else "",
-        checkpoint=prepared.checkpoints[service.name],
-    )
+    held = _held("", settings.model_source, service.model_id, trust.revision(settings), weights=weights)
+    return Model(**held, checkpoint=prepared.checkpoints[service.name])
 
 
-def _folder(kind: str, source: str, id: str, revision: str | None, name: str) -> str:
-    """A folder in the bundle that ends with the name, for this source and revision only."""
+def _held(kind: str, source: Name, id: str, revision: str | None, *, weights: bool) -> dict[str, Any]:
+    """Source, id and revision, and with `weights` the folder in the bundle, for these only.
+
+    A folder is named by its last part, what is of a hub by its owner too.
+    """
     key = hashlib.sha256(f"{source} {id}@{revision}".encode()).hexdigest()[:12]
-    return str(PurePosixPath("models", key, kind, name))
+    name = id if source in HUBS else id.rstrip("/").rpartition("/")[2]
+    folder = str(PurePosixPath("models", key, kind, name + (at_revision(revision) if kind else "")))
+    return {"source": source, "id": id, "revision": revision, "folder": folder if weights else ""}
 
 
 def _draft_of(service: Service, *, weights: bool) -> Model | None:
@@ -171,14 +169,8 @@ def _draft_of(service: Service, *, weights: bool) -> Model | None:
         return None
     if service.draft is None:
         raise _unread(service, f"draft model {draft.id}", "draft_model")
-    name = f"{draft.id if draft.source in HUBS else draft.name}{at_revision(draft.revision)}"
-    return Model(
-        id=draft.id,
-        source=draft.source,
-        revision=draft.revision,
-        folder=_folder("drafts", draft.source, draft.id, draft.revision, name) if weights else "",
-        checkpoint=service.draft,
-    )
+    held = _held("drafts", draft.source, draft.id, draft.revision, weights=weights)
+    return Model(**held, checkpoint=service.draft)
 
 
 def _adapters_of(service: Service, *, weights: bool) -> dict[str, Adapter]:
@@ -188,11 +180,8 @@ def _adapters_of(service: Service, *, weights: bool) -> dict[str, Adapter]:
         config = service.adapters.get(adapter.name)
         if config is None:
             raise _unread(service, f"adapter {adapter.id}", "adapters")
-        id, source, revision = adapter.id, adapter.source, adapter.revision
-        folder = _folder("adapters", source, id, revision, f"{id}{at_revision(revision)}") if weights else ""
-        described[adapter.name] = Adapter(
-            id=id, source=source, revision=revision, folder=folder, config=config
-        )
+        held = _held("adapters", adapter.source, adapter.id, adapter.revision, weights=weights)
+        described[adapter.name] = Adapter(**held, config=config)
     return described
 
 
@@ -303,7 +292,7 @@ def weight_jobs(needs: Needs) -> dict[str, Job]:
 
 def _weights(model: Weights, advance: Advance) -> Collected:
     folder = Path(model.id)
-    if model.source in HUBS:
+    if model.from_hub:
         base, tools = cache_dir("bundle", "models"), cache_dir("bundle", "tools")
         folder = weights.fetched(base, tools, model.source, model.id, model.revision or "", advance)
     return Collected(weights.of_folder(folder, model.folder), [])
@@ -381,7 +370,7 @@ def notes(needs: Needs) -> list[str]:
         f"The weights of {each.id} are not in the bundle. Run again with --weights, or bring the folder to "
         f"the head and set {setting}."
         for each, setting in settings
-        if each.source in HUBS and not each.folder
+        if each.from_hub and not each.folder
     ]
     if needs.packages.driver and not needs.kernels:
         notes.append(

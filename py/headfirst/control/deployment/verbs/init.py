@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER
+
 from headfirst.collection import data_dir
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.state_files import rewrite_file
@@ -138,7 +140,7 @@ def _fleet(answers: Answers, path: Path) -> tuple[Cluster, Fleet]:
 
 
 def _described(answers: Answers, model: str) -> Checkpoint:
-    folder = Path(model) if answers.model_source == "path" else None
+    folder = Path(model) if answers.model_source == FOLDER.name else None
     return describe_model(model, answers.model_source, folder=folder)
 
 

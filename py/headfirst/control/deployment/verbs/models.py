@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import DEFAULT_HUB, HUBS
 from pydantic import BaseModel
 
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
@@ -17,11 +18,9 @@ from headfirst.control.checkpoints.offline import OFFLINE, is_offline
 from headfirst.control.deployment.hosts.probe import lacks_facts, probe_hosts
 from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
-from headfirst.decide.cluster.settings import HUBS, ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
-from headfirst.decide.model.catalogue_entries import ID
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan.host import hardware, network
@@ -106,8 +105,8 @@ def refresh(source: str, ids: Sequence[str], report: Report) -> Refresh:
     begin = time.monotonic()
     for id in every:
         try:
-            if not ID.fullmatch(id):
-                raise InputError(f"{shown(id)} is not a hub's id, such as Qwen/Qwen3-32B")
+            if not HUBS[source].has(id):
+                raise InputError(f"{shown(id)} is not a hub's id: {HUBS[source].ids}")
             sent = read_hub(hub, id, revision=catalogue.trusted_commit(id, source))
             state = user_catalogue.store(id, user_catalogue.entry_of(sent, hub.name))
             done.append(Refreshed(model=id, state=state, content=sent.content))
@@ -126,9 +125,9 @@ def refresh(source: str, ids: Sequence[str], report: Report) -> Refresh:
 def hub_of(inventories: Sequence[Path], extra_vars: Sequence[str]) -> str:
     """The hub of an inventory; without one the default of model_source."""
     if not inventories:
-        return str(ServiceSettings.model_fields["model_source"].default)
+        return DEFAULT_HUB
     source = load(inventories, extra_vars, needs_model=False).services[0].settings.model_source
-    return source if source in HUBS else str(ServiceSettings.model_fields["model_source"].default)
+    return source if source in HUBS else DEFAULT_HUB
 
 
 def fleet(cluster: Cluster) -> Fleet:

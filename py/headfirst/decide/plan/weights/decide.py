@@ -6,8 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import companion
+
 from headfirst.common.errors import InputError
-from headfirst.decide.cluster.settings import HUBS, FetchMode, ServiceSettings
+from headfirst.decide.cluster.settings import FetchMode, ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.cluster.values import pinned
 from headfirst.decide.model.adapter import AdapterConfig
@@ -138,7 +140,7 @@ def _weights_job(
     # One node reads what all see, and writes what all write to.
     alone = place.how == "in_place" or _has_one_folder(service)
     memories = [host.memory_bytes for host in service.hosts if host.memory_bytes]
-    from_hub = service.settings.model_source in HUBS
+    from_hub = service.settings.source.is_hub
     return Job(
         source_bytes=checkpoint.total_bytes,
         served_bytes=checkpoint.bf16_bytes if convert else checkpoint.total_bytes,
@@ -183,7 +185,7 @@ def adapters(
         listed.append(
             Adapter(
                 name=name,
-                source=_companion_source(settings, id),
+                source=companion(id, settings.model_source).name,
                 id=id,
                 directory=f"{folder}/{name}{at_revision(revision)}",
                 revision=revision or None,
@@ -208,18 +210,18 @@ def draft_model(settings: ServiceSettings, known: Checkpoint | None) -> DraftMod
     id = settings.draft_model
     if id is None:
         return None
-    source = _companion_source(settings, id)
+    source = companion(id, settings.model_source)
     owner, _, name = id.rstrip("/").rpartition("/")
-    revision = settings.draft_model_revision if source != "path" else None
+    revision = settings.draft_model_revision if source.is_hub else None
     folder = f"{settings.weights_dir.rstrip('/')}/drafts"
     of_hub = f"{folder}/{owner}/{name}{at_revision(revision)}"
     drafting = known.drafting if known else None
     kind = (drafting.kind if drafting else "standalone") if known else kind_of_id(id) or ""
     return DraftModel(
         name=name,
-        source=source,
+        source=source.name,
         id=id,
-        directory=f"{folder}/{name}" if source == "path" else of_hub,
+        directory=of_hub if source.is_hub else f"{folder}/{name}",
         revision=revision,
         kind=kind,
         described_by=known.described_by if known else "",
@@ -229,7 +231,7 @@ def draft_model(settings: ServiceSettings, known: Checkpoint | None) -> DraftMod
 
 def draft_time(cluster: Cluster, service: Service, draft: DraftModel, checkpoint: Checkpoint) -> WeightsTime:
     """Until every node has proven its copy of the draft, which is brought after the model."""
-    from_hub, hosts = draft.source in HUBS, service.hosts
+    from_hub, hosts = draft.from_hub, service.hosts
     job = Job(
         source_bytes=checkpoint.total_bytes,
         served_bytes=checkpoint.total_bytes,
@@ -239,8 +241,3 @@ def draft_time(cluster: Cluster, service: Service, draft: DraftModel, checkpoint
         from_hub=from_hub,
     )
     return estimate(job, rates(hosts, cluster.settings.download_rate, from_hub=from_hub, convert=False))
-
-
-def _companion_source(settings: ServiceSettings, id: str) -> str:
-    hub = settings.model_source if settings.model_source == "huggingface" else "modelscope"
-    return "path" if id.startswith("/") else hub

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER
+
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import FetchMode, ServiceSettings
 from headfirst.decide.cluster.types import Host, Service
@@ -29,21 +31,21 @@ class Placement:
 
 def may_be_in_place(settings: ServiceSettings) -> bool:
     """Whether it depends on the hosts where the model is served from."""
-    return settings.model_source == "path" and settings.weights_shared != "stage"
+    return settings.source is FOLDER and settings.weights_shared != "stage"
 
 
 def choose(service: Service, *, convert: bool, where: str | None) -> Placement:
     """Decide by the settings and by what the hosts were asked. InputError for `in_place` that cannot be."""
     settings, hosts = service.settings, service.hosts
     head = hosts[0].name
-    if settings.weights_shared == "in_place" and (convert or settings.model_source != "path"):
+    if settings.weights_shared == "in_place" and (convert or not may_be_in_place(settings)):
         why = "the model is converted to BF16" if convert else "the model is not a folder of the nodes"
         raise InputError(
             f"weights_shared=in_place: {why}, so it cannot be served where it is",
             where=where,
             hint="Set weights_shared=auto.",
         )
-    if settings.model_source != "path":
+    if settings.source is not FOLDER:
         return Placement("brought", _brought(head, settings.weights_fetch if len(hosts) > 1 else None))
     staged = f"{head} reads the folder once, each node receives from the one before it"
     if convert or settings.weights_shared == "stage":

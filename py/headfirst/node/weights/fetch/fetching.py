@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from threading import Event
+
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER, ON_NODES
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.node.weights.fetch.fetch_file import part_path, when_it_answers
@@ -27,7 +30,7 @@ from headfirst.node.weights.proof.hashing import FileHash
 from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
 from headfirst.node.weights.proof.proofs import Proofs
 
-SOURCES = ("huggingface", "modelscope", "path")
+_CLIENTS = "headfirst.node.weights.fetch"
 MOST_AT_ONCE = 8
 """Files that one machine fetches at a time."""
 
@@ -47,7 +50,7 @@ class Request:
 
     def is_for(self, folder: Path) -> bool:
         """Whether it asks to use `folder` as it is, in place."""
-        return self.source == "path" and Path(self.model).resolve() == folder.resolve()
+        return self.source == FOLDER.name and Path(self.model).resolve() == folder.resolve()
 
 
 class Fetching:
@@ -151,22 +154,18 @@ def fetch(request: Request, target: Path) -> tuple[Manifest, bool]:
 
 
 def _open(request: Request) -> Source:
-    # The clients are imported here because a node has at most the one it needs.
+    if request.source not in ON_NODES:
+        raise InputError(f"nothing here fetches from {request.source!r}", hint=f"--from {'|'.join(ON_NODES)}")
+    module, _, name = ON_NODES[request.source].client.partition(":")
     try:
-        if request.source == "huggingface":
-            from headfirst.node.weights.fetch.huggingface_source import HuggingFaceSource
-
-            return HuggingFaceSource(request.model, request.revision)
-        if request.source == "modelscope":
-            from headfirst.node.weights.fetch.modelscope_source import ModelScopeSource
-
-            return ModelScopeSource(request.model, request.revision)
+        # Imported here because a node has at most the client that it needs.
+        client: Callable[[str, str], Source] = getattr(import_module(f"{_CLIENTS}.{module}"), name)
     except ModuleNotFoundError as error:
         raise NotReadyError(
             f"the client of {request.source} is not installed here ({error.name} is missing)",
             hint=f"Install it: pip install 'headfirst-node[{request.source}]', or set node_tools_extras.",
         ) from error
-    return PathSource(Path(request.model))
+    return client(request.model, request.revision)
 
 
 def _size(path: Path) -> int:

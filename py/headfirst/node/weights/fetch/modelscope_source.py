@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import SOURCES
 from modelscope_hub import AuthenticationError, HubApi, InvalidParameter, NotFoundError, PermissionDeniedError
 from modelscope_hub.errors import APIError
 
@@ -29,7 +30,7 @@ class ModelScopeSource:
 
     def __init__(self, model: str, revision: str) -> None:
         self._model = model
-        self._revision = revision or "master"
+        self._revision = revision or SOURCES["modelscope"].branch
         self._api = HubApi()
         bound_requests(self._api.legacy)
 

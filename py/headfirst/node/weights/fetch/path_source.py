@@ -23,8 +23,8 @@ class PathSource:
 
     note = ""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: str, _revision: str = "") -> None:
+        self._folder = Path(folder)
 
     def list(self) -> Listing:
         """The folder's files; InputError or NotReadyError where it is no whole checkpoint.

@@ -6,11 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER, HUBS, SOURCES
+
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.lab_nodes import shared_demo
 from headfirst.control.deployment.running.artifacts import Artifacts, image_source
 from headfirst.control.deployment.running.role_vars import HostVars
-from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.plan.host import outbound
 from headfirst.decide.plan.types import Companion, Plan, PlannedService, WeightsMember
@@ -93,7 +94,7 @@ def _weights(
     demo, members = service.weights.source == "demo", service.weights.members
     return {
         "weights_model": str(shared_demo(service.weights.model)) if demo else service.weights.model,
-        "weights_source": "path" if demo else service.weights.source,
+        "weights_source": FOLDER.name if demo else service.weights.source,
         "weights_revision": service.weights.revision or "",
         "weights_dir": cluster.service(service.name).settings.weights_dir,
         "weights_shared": "stage" if demo else cluster.service(service.name).settings.weights_shared,
@@ -121,13 +122,9 @@ def _weights(
     }
 
 
-_TOKENS = {"huggingface": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}
-_CLIENTS_SETTINGS = ("HF_ENDPOINT", "MODELSCOPE_ENDPOINT", "HF_HUB_DISABLE_XET")
-
-
 def hub_token(source: str) -> str:
     """The user's token for the hub `source`, or an empty string."""
-    return os.environ.get(_TOKENS.get(source, ""), "")
+    return os.environ.get(SOURCES[source].token_variable, "")
 
 
 def hub_tokens(plan: Plan) -> list[str]:
@@ -138,4 +135,5 @@ def hub_tokens(plan: Plan) -> list[str]:
 
 def hub_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What this machine is set to use: mirrors, and HTTP alone."""
-    return {name: environment[name] for name in _CLIENTS_SETTINGS if environment.get(name)}
+    names = [name for hub in HUBS.values() for name in (hub.endpoint_variable, *hub.settings)]
+    return {name: environment[name] for name in names if environment.get(name)}
