@@ -194,33 +194,22 @@ def _manifest(tar: tarfile.TarFile) -> Manifest:
 
 def _extract(tar: tarfile.TarFile, target: Path, name: str) -> None:
     files = _manifest(tar)["files"]
+    tar.extraction_filter = lambda member, path: member  # owners stay, also with Python 3.14
     seen = set()
     for member in tar.getmembers()[:-1]:
         parts = member.name.split("/")
         if not member.isreg() or member.name not in files or any(part in ("", ".", "..") for part in parts):
             raise BackupError("the backup {} has {!r}, which its manifest does not".format(name, member.name))
-        path = target.joinpath(*parts)
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        _copy(t.cast(t.IO[bytes], tar.extractfile(member)), path, member, files[member.name], name)
+        reader = Hashing(t.cast(t.IO[bytes], tar.extractfile(member)))
+        while reader.read(_CHUNK):
+            pass
+        entry = files[member.name]
+        if not isinstance(entry, dict) or reader.digest.hexdigest() != entry.get("sha256"):
+            raise BackupError("{} in the backup {} differs from what was saved".format(member.name, name))
+        member.mode &= 0o777
+        tar.extract(member, str(target), numeric_owner=True)
         seen.add(member.name)
     missing = sorted(set(files) - seen)
     if missing:
         raise BackupError("the backup {} lacks {}".format(name, missing[0]))
-
-
-def _copy(source: t.IO[bytes], path: Path, member: tarfile.TarInfo, entry: t.Any, name: str) -> None:
-    reader = Hashing(source)
-    with path.open("xb") as out:
-        os.fchmod(out.fileno(), member.mode & 0o777)
-        if os.geteuid() == 0:
-            os.fchown(out.fileno(), member.uid, member.gid)
-        while True:
-            part = reader.read(_CHUNK)
-            if not part:
-                break
-            out.write(part)
-        out.flush()
-        os.fsync(out.fileno())
-    os.utime(str(path), (member.mtime, member.mtime))
-    if not isinstance(entry, dict) or reader.digest.hexdigest() != entry.get("sha256"):
-        raise BackupError("{} in the backup {} differs from what was saved".format(member.name, name))
+    os.sync()
