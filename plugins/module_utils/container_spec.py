@@ -15,32 +15,51 @@ RANKS_LABEL = "headfirst.ranks"
 
 Spec = t.Dict[str, t.Any]
 
-SPEC_OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
-    "image": {"type": "str", "required": True},
-    "user": {"type": "str"},
-    "entrypoint": {"type": "str"},
-    "command": {"type": "list", "elements": "str", "default": []},
-    "environment": {"type": "dict", "default": {}},
-    "env_file": {"type": "path"},
-    "network_mode": {"type": "str", "default": "bridge"},
-    "ipc_mode": {"type": "str"},
-    "cgroup_parent": {"type": "str"},
-    "shm_size": {"type": "str"},
-    "volumes": {"type": "list", "elements": "str", "default": []},
-    "files": {"type": "dict", "default": {}},
-    "devices": {"type": "list", "elements": "str", "default": []},
-    "gpus": {"type": "str"},
-    "cap_add": {"type": "list", "elements": "str", "default": []},
-    "cap_drop": {"type": "list", "elements": "str", "default": []},
-    "ulimits": {"type": "dict", "default": {}},
-    "labels": {"type": "dict", "default": {}},
-    "restart_policy": {
-        "type": "str",
-        "default": "no",
-        "choices": ["no", "on-failure", "unless-stopped", "always"],
-    },
-    "init": {"type": "bool", "default": True},
+_TEXT: Spec = {"type": "str"}
+_LIST: Spec = {"type": "list", "elements": "str", "default": []}
+_DICT: Spec = {"type": "dict", "default": {}}
+
+
+class Field(t.NamedTuple):
+    """One field of a spec: what the module takes, and what carries it out."""
+
+    option: Spec
+    run: str = ""  # the option of `docker run`; "" where the field is no option
+    sdk: bool = True  # an argument of the docker SDK with this name; otherwise container_runtime makes one
+    compose: str = ""  # the key of a service of Compose with this value; "" where render/compose.py makes one
+
+
+# All fields, in the order of a command. Who writes a container goes through this table, and the files of
+# schedulers state what they do not carry out: a new field is a row here and one of Container in
+# py/headfirst/decide/containers/spec.py, and nobody drops it.
+FIELDS: t.Dict[str, Field] = {
+    "init": Field({"type": "bool", "default": True}, "--init", compose="init"),
+    "user": Field(_TEXT, "--user", compose="user"),
+    "entrypoint": Field(_TEXT, "--entrypoint"),
+    "network_mode": Field({"type": "str", "default": "bridge"}, "--network", compose="network_mode"),
+    "ipc_mode": Field(_TEXT, "--ipc", compose="ipc"),
+    "cgroup_parent": Field(_TEXT, "--cgroup-parent", compose="cgroup_parent"),
+    "shm_size": Field(_TEXT, "--shm-size", compose="shm_size"),
+    "gpus": Field(_TEXT, "--gpus", sdk=False),
+    "restart_policy": Field(
+        {"type": "str", "default": "no", "choices": ["no", "on-failure", "unless-stopped", "always"]},
+        "--restart",
+        sdk=False,  # a container that has not served yet must end when it crashes
+        compose="restart",
+    ),
+    "cap_drop": Field(_LIST, "--cap-drop", compose="cap_drop"),
+    "cap_add": Field(_LIST, "--cap-add", compose="cap_add"),
+    "ulimits": Field(_DICT, "--ulimit", sdk=False, compose="ulimits"),
+    "devices": Field(_LIST, "--device", compose="devices"),
+    "labels": Field(_DICT, "--label", sdk=False, compose="labels"),
+    "env_file": Field({"type": "path"}, "--env-file", sdk=False),
+    "environment": Field(_DICT, "--env", compose="environment"),
+    "volumes": Field(_LIST, "--volume"),
+    "files": Field(_DICT, sdk=False),  # the module writes them; who cannot has Container.without_files
+    "image": Field({"type": "str", "required": True}, compose="image"),
+    "command": Field(_LIST, compose="command"),
 }
+SPEC_OPTIONS = {name: field.option for name, field in FIELDS.items()}
 
 
 def read_env_file(text: str) -> t.Dict[str, str]:
@@ -91,48 +110,38 @@ def env_value(value: t.Any) -> str:
 
 
 def create_arguments(spec: Spec, secret_env: t.Dict[str, str]) -> t.Dict[str, t.Any]:
-    """Return docker SDK arguments of `containers.create`, but for name, labels and what needs SDK types.
-
-    Without the restart policy: a container that has not served yet must end when it crashes.
-    """
+    """Return docker SDK arguments of `containers.create`, but for name, labels and what needs SDK types."""
+    arguments = {name: spec[name] for name, field in FIELDS.items() if field.sdk and spec.get(name)}
     environment = {key: env_value(value) for key, value in spec["environment"].items()}
-    arguments: t.Dict[str, t.Any] = {
-        "image": spec["image"],
-        "environment": {**environment, **secret_env},
-        "network_mode": spec["network_mode"],
-        "init": spec["init"],
-    }
-    optional = ("user", "entrypoint", "command", "ipc_mode", "cgroup_parent", "shm_size", "volumes")
-    for key in (*optional, "devices", "cap_add", "cap_drop"):
-        if spec.get(key):
-            arguments[key] = spec[key]
-    return arguments
+    return {**arguments, "init": spec["init"], "environment": {**environment, **secret_env}}
+
+
+def run_options(spec: Spec, program: str = "docker") -> t.List[str]:
+    """Return the options of `docker run`, or of a program that has the same, for a spec."""
+    left_out = [("restart_policy", "no")]
+    if program == "podman" and spec.get("ipc_mode") == "host":
+        left_out.append(("shm_size", spec.get("shm_size")))  # Podman refuses it, the others ignore it
+    words = []
+    for name, field in FIELDS.items():
+        value = spec.get(name)
+        if not value or not field.run or (name, value) in left_out:
+            continue
+        if name == "gpus" and "," in value:  # the program reads it as CSV
+            value = '"{}"'.format(value)
+        if isinstance(value, dict):
+            value = ["{}={}".format(key, env_value(text)) for key, text in value.items()]
+        for text in value if isinstance(value, list) else [value]:
+            words += [field.run] if text is True else [field.run, str(text)]
+    return words
 
 
 def podman_create(name: str, spec: Spec, secrets: t.List[str], given_labels: t.Dict[str, str]) -> t.List[str]:
     """Return the `podman create` line of a spec. It takes the values of `secrets` from its environment."""
-    line = ["podman", "create", "--pull=never", "--name=" + name]
-    line += ["--init"] if spec["init"] else []
-    line += ["--network=" + spec["network_mode"]]
-    # Podman refuses a size for memory that is the host's.
-    sized = spec.get("shm_size") and spec.get("ipc_mode") != "host"
-    for option, value in (
-        ("user", spec.get("user")),
-        ("entrypoint", spec.get("entrypoint")),
-        ("ipc", spec.get("ipc_mode")),
-        ("cgroup-parent", spec.get("cgroup_parent")),
-        ("shm-size", spec["shm_size"] if sized else None),
-    ):
-        line += ["--{}={}".format(option, value)] if value else []
-    line += ["--device=" + device for device in [*spec["devices"], *cdi_devices(spec.get("gpus") or "")]]
-    line += ["--cap-drop=" + capability for capability in spec["cap_drop"]]
-    line += ["--cap-add=" + capability for capability in spec["cap_add"]]
-    line += ["--ulimit={}={}".format(limit, value) for limit, value in spec["ulimits"].items()]
-    line += ["--label={}={}".format(key, value) for key, value in given_labels.items()]
-    line += ["--env={}={}".format(key, env_value(value)) for key, value in spec["environment"].items()]
-    line += ["--env=" + secret for secret in secrets]
-    line += ["--volume=" + volume for volume in spec["volumes"]]
-    return [*line, spec["image"], *spec["command"]]
+    devices = [*spec["devices"], *cdi_devices(spec.get("gpus") or "")]
+    elsewhere: Spec = {"gpus": None, "env_file": None, "restart_policy": None}
+    options = run_options({**spec, **elsewhere, "devices": devices, "labels": given_labels}, "podman")
+    line = ["podman", "create", "--pull=never", "--name", name, *options]
+    return [*line, *("--env=" + secret for secret in secrets), spec["image"], *spec["command"]]
 
 
 def cdi_devices(gpus: str) -> t.List[str]:

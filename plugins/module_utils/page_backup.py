@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
+import contextlib
 import json
 import os
 import re
 import shutil
-import stat
 import subprocess
 import tarfile
 import tempfile
@@ -16,80 +14,60 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.headfirst.serving.plugins.module_utils import page_database
-from ansible_collections.headfirst.serving.plugins.module_utils.files_beneath import (
-    Parts,
-    files_beneath,
-    folder_beneath,
-    missing_suppressed,
-    open_file,
+from ansible_collections.headfirst.serving.plugins.module_utils.page_copy import (
+    FORMAT,
+    FREE,
+    MANIFEST,
+    REPLACED,
+    RESTORED,
+    Hashing,
 )
-from ansible_collections.headfirst.serving.plugins.module_utils.page_database import BackupError
 
 NAME = re.compile(r"\d{8}T\d{6}Z(?:-\d{1,3})?")
-MANIFEST = "manifest.json"
-_FORMAT = 1
 # The reason of a backup that a person asks for.
 COMMAND = "command"
-# Open WebUI's own databases. What else looks like one is a user's upload, and is copied as it is.
-_DATABASES = (("webui.db",), ("vector_db", "chroma.sqlite3"), ("vector_db", "milvus.db"))
-_LOGS = frozenset((*path[:-1], path[-1] + end) for path in _DATABASES for end in page_database.LOGS)
-# What can be fetched or computed again, and folders of a restore.
-_RESTORED, _REPLACED = ".headfirst-restored", ".headfirst-replaced"
-_LEFT_OUT = ("cache", _RESTORED, _REPLACED)
 _CHUNK = 1 << 20
 _MANIFEST_BYTES = 64 << 20
+_MESSAGE = 300
 
 Manifest = t.Dict[str, t.Any]
+Pieces = t.Generator[t.Tuple[t.Optional[bytes], t.Optional[bytes]], None, None]
+Copied = t.Callable[[t.List[str]], Pieces]
+"""What the program page_copy with these arguments writes, as pieces of its output and of its errors."""
 
 
-def take(data: Path, folder: Path, image: str, reason: str) -> t.Optional[str]:
-    """Write a backup of the folder `data` into `folder`; return its name, None where there is no data.
+class BackupError(Exception):
+    """Why a backup cannot be made or used, as one sentence without a full stop."""
 
-    The page may run: its databases are copied as of their last transaction, and no link is followed. `image`
-    and `reason` are recorded. Nothing is left where it fails.
+
+def take(folder: Path, image: str, reason: str, copied: Copied) -> t.Optional[str]:
+    """Write a backup into `folder`; return its name, None where there is no data.
+
+    `image` and `reason` are recorded. Nothing is left where it fails.
     """
-    try:
-        root = os.open(str(data), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    try:
-        return _take(root, folder, image, reason)
-    finally:
-        os.close(root)
-
-
-def _take(root: int, folder: Path, image: str, reason: str) -> t.Optional[str]:
-    sizes = dict(files_beneath(root, left_out=_LEFT_OUT))
-    files = [path for path in sizes if path not in _LOGS]
-    if not files:
-        return None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A database is copied twice: once to check it.
-    copies = sum(size for path, size in sizes.items() if path in _DATABASES or path in _LOGS)
-    _require_space(sum(sizes.values()) + copies, folder)
-    name = _new_name(folder)
+    free = int(shutil.disk_usage(str(folder)).free / 1.05)
+    name, message = _new_name(folder), b""
     with tempfile.TemporaryDirectory(dir=str(folder), prefix=".part-") as scratch:
         part = Path(scratch, "archive")
         descriptor = os.open(str(part), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as out:
-            with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
-                entries = {}
-                for path in files:
-                    entry = _add(tar, root, path, folder)
-                    if entry is not None:
-                        entries["/".join(path)] = entry
-                manifest = {
-                    "format": _FORMAT,
-                    "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                    "image": image,
-                    "reason": reason,
-                    "files": entries,
-                }
-                text = json.dumps(manifest, indent=1, sort_keys=True).encode()
-                tar.addfile(_header(MANIFEST, len(text)), io.BytesIO(text))
+            with contextlib.closing(copied([str(free), image, reason])) as pieces:
+                for written, words in pieces:
+                    out.write(written or b"")
+                    message = (message + (words or b""))[-_MESSAGE:]
+                    if out.tell() > free:
+                        raise BackupError("{} is full".format(folder))
             out.flush()
             os.fsync(out.fileno())
+        try:
+            with tarfile.open(str(part)) as tar:
+                if not _manifest(tar)["files"]:
+                    return None
+        except (BackupError, tarfile.TarError):
+            line = message.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            shown = "".join(char for char in line if char.isprintable())
+            raise BackupError(shown or "the program that copies was ended, or took too long") from None
         part.replace(_archive(folder, name))
     return name
 
@@ -123,13 +101,15 @@ def restore(data: Path, folder: Path, name: str) -> None:
         names = ", ".join(_names(folder)) or "none"
         raise BackupError("there is no backup {}; there are: {}".format(name, names))
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made, replaced = data / _RESTORED, data / _REPLACED
+    made, replaced = data / RESTORED, data / REPLACED
     for old in (made, replaced):
         _remove(old)
-    _require_space(path.stat().st_size, data)
     made.mkdir(mode=0o700)
     try:
         with tarfile.open(str(path)) as tar:
+            needed, free = sum(member.size for member in tar.getmembers()), shutil.disk_usage(str(data)).free
+            if free < needed * 1.05:
+                raise BackupError(FREE.format(free / 1e6, needed / 1e6))
             _extract(tar, made, name)
     except (OSError, tarfile.TarError) as error:
         _remove(made)
@@ -139,7 +119,7 @@ def restore(data: Path, folder: Path, name: str) -> None:
         raise
     replaced.mkdir(mode=0o700)
     for child in list(data.iterdir()):
-        if child.name not in (_RESTORED, _REPLACED):
+        if child.name not in (RESTORED, REPLACED):
             child.rename(replaced / child.name)
     for child in list(made.iterdir()):
         child.rename(data / child.name)
@@ -193,62 +173,6 @@ def _new_name(folder: Path) -> str:
     return name
 
 
-def _require_space(needed_bytes: int, folder: Path) -> None:
-    free = shutil.disk_usage(str(folder)).free
-    if free < needed_bytes * 1.05:
-        raise BackupError(
-            "{} has {:.0f} MB free, and {:.0f} MB are needed".format(folder, free / 1e6, needed_bytes / 1e6)
-        )
-
-
-def _add(tar: tarfile.TarFile, root: int, path: Parts, folder: Path) -> t.Optional[Manifest]:
-    """Add one file; return its size and hash, None where it was removed meanwhile."""
-    name = "/".join(path)
-    with missing_suppressed(), folder_beneath(root, path[:-1]) as parent:
-        file = open_file(parent, path[-1])
-        if file is not None:
-            with file:
-                status = os.fstat(file.fileno())
-                magic = os.pread(file.fileno(), len(page_database.MAGIC), 0)
-                if path not in _DATABASES or magic != page_database.MAGIC:
-                    return _add_open(tar, name, file, status)
-                with tempfile.TemporaryDirectory(dir=str(folder), prefix=".part-") as scratch:
-                    whole = page_database.snapshot(parent, path[-1], file, Path(scratch))
-                    with whole.open("rb") as copy:
-                        return _add_open(tar, name, copy, status)
-    if path in _DATABASES:
-        raise BackupError("the database {} was replaced while it was copied".format(name))
-    return None
-
-
-def _add_open(tar: tarfile.TarFile, name: str, file: t.IO[bytes], status: os.stat_result) -> Manifest:
-    size = os.fstat(file.fileno()).st_size
-    info = _header(name, size)
-    info.mode, info.mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
-    info.uid, info.gid = status.st_uid, status.st_gid
-    reader = _Hashing(file)
-    tar.addfile(info, reader)  # type: ignore[arg-type]  # it needs read() only
-    return {"size": size, "sha256": reader.digest.hexdigest()}
-
-
-class _Hashing:
-    """Reads a file and hashes what is read."""
-
-    def __init__(self, file: t.IO[bytes]) -> None:
-        self._file, self.digest = file, hashlib.sha256()
-
-    def read(self, size: int) -> bytes:
-        data = self._file.read(size)
-        self.digest.update(data)
-        return data
-
-
-def _header(name: str, size: int) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.size, info.mode = size, 0o600
-    return info
-
-
 def _manifest(tar: tarfile.TarFile) -> Manifest:
     """The manifest, with each value of the type that is written."""
     members = tar.getmembers()
@@ -263,40 +187,29 @@ def _manifest(tar: tarfile.TarFile) -> Manifest:
     texts = isinstance(manifest, dict) and all(
         isinstance(manifest.get(key), str) for key in ("time", "image", "reason")
     )
-    if not texts or manifest.get("format") != _FORMAT or not isinstance(manifest.get("files"), dict):
-        raise BackupError("its manifest is not of the format {}".format(_FORMAT))
+    if not texts or manifest.get("format") != FORMAT or not isinstance(manifest.get("files"), dict):
+        raise BackupError("its manifest is not of the format {}".format(FORMAT))
     return t.cast(Manifest, manifest)
 
 
 def _extract(tar: tarfile.TarFile, target: Path, name: str) -> None:
     files = _manifest(tar)["files"]
+    tar.extraction_filter = lambda member, path: member  # owners stay, also with Python 3.14
     seen = set()
     for member in tar.getmembers()[:-1]:
         parts = member.name.split("/")
         if not member.isreg() or member.name not in files or any(part in ("", ".", "..") for part in parts):
             raise BackupError("the backup {} has {!r}, which its manifest does not".format(name, member.name))
-        path = target.joinpath(*parts)
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        _copy(t.cast(t.IO[bytes], tar.extractfile(member)), path, member, files[member.name], name)
+        reader = Hashing(t.cast(t.IO[bytes], tar.extractfile(member)))
+        while reader.read(_CHUNK):
+            pass
+        entry = files[member.name]
+        if not isinstance(entry, dict) or reader.digest.hexdigest() != entry.get("sha256"):
+            raise BackupError("{} in the backup {} differs from what was saved".format(member.name, name))
+        member.mode &= 0o777
+        tar.extract(member, str(target), numeric_owner=True)
         seen.add(member.name)
     missing = sorted(set(files) - seen)
     if missing:
         raise BackupError("the backup {} lacks {}".format(name, missing[0]))
-
-
-def _copy(source: t.IO[bytes], path: Path, member: tarfile.TarInfo, entry: t.Any, name: str) -> None:
-    reader = _Hashing(source)
-    with path.open("xb") as out:
-        os.fchmod(out.fileno(), member.mode & 0o777)
-        if os.geteuid() == 0:
-            os.fchown(out.fileno(), member.uid, member.gid)
-        while True:
-            part = reader.read(_CHUNK)
-            if not part:
-                break
-            out.write(part)
-        out.flush()
-        os.fsync(out.fileno())
-    os.utime(str(path), (member.mtime, member.mtime))
-    if not isinstance(entry, dict) or reader.digest.hexdigest() != entry.get("sha256"):
-        raise BackupError("{} in the backup {} differs from what was saved".format(member.name, name))
+    os.sync()

@@ -17,12 +17,8 @@ options:
     description: Inventory name to the registered result of host_facts, failed and unreachable ones too.
     type: dict
     required: true
-  limits:
-    description:
-      - Inventory name to its limits, keys supported_os, architectures, python_min, disk_path, min_disk_gb,
-        min_memory_gb, max_clock_skew_s, max_clock_difference_s, address, is_rank, services, gpus, min_cuda,
-        min_shm_gb, min_kv_shm_gb, nic, hca, ib_gid_index, closed_ports, exposed_ports,
-        slow_start_args, model_folder, model_folder_required, roles_to_come and may_reboot.
+  variables:
+    description: Inventory name to what the host must meet, as the variables of the role check.
     type: dict
     required: true
 """
@@ -31,7 +27,7 @@ EXAMPLES = r"""
 - name: Report what is wrong
   headfirst.serving.check_report:
     results: {node1: "{{ hostvars.node1.gathered }}"}
-    limits: {node1: "{{ hostvars.node1.limits }}"}
+    variables: {node1: {check_min_disk_gb: 100}}
 """
 
 RETURN = r"""

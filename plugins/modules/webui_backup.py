@@ -8,8 +8,9 @@ module: webui_backup
 short_description: Back up, list and restore the data of a chat page
 description:
   - The data is the folder that the container O(name) mounts at its C(DATA_DIR). A backup is a tar archive,
-    mode 0600, with a manifest of sizes and SHA-256 digests. The page's databases of SQLite are copied as of
-    their last transaction and checked.
+    mode 0600, with a manifest of sizes and SHA-256 digests. A container of the page's image without network,
+    which has that folder and nothing else, copies. The page's databases of SQLite are copied as of their last
+    transaction and checked.
   - Caches and links are left out.
 options:
   name: {description: Name of the container., type: str, required: true}
@@ -58,19 +59,26 @@ backups:
 """
 
 import contextlib
+import functools
+import inspect
+import resource
+import threading
 import typing as t
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.headfirst.serving.plugins.module_utils import page_backup
+from ansible_collections.headfirst.serving.plugins.module_utils import page_backup, page_copy
 from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
 
 # Without the SDK connect() ends the module, or check mode goes on without an engine.
 with contextlib.suppress(ImportError):
-    from docker.errors import NotFound
+    from docker.errors import APIError, NotFound
 
 if t.TYPE_CHECKING:
     from docker.models.containers import Container
+
+_COPY_SECONDS = 2 * 3600
+_MEMORY_BYTES = 4 << 30
 
 
 def main() -> None:
@@ -88,6 +96,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     folder = Path(module.params["folder"])
+    # What is read may be what a page that was taken over has written.
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     try:
         result = {"changed": False, "backup": ""}
         if module.params["state"] != "listed":
@@ -103,10 +113,15 @@ def _change(module: AnsibleModule, folder: Path) -> t.Dict[str, t.Any]:
     if container is None:
         return {"changed": True, "backup": ""}
     data, image = _data(container), str(container.attrs["Config"]["Image"])
+
+    def take(reason: str) -> str:
+        copied = functools.partial(_copied, container, data)
+        return (page_backup.take(folder, image, reason, copied) or "") if data.is_dir() else ""
+
     if params["state"] == "taken":
         if module.check_mode:
             return {"changed": True, "backup": ""}
-        made = page_backup.take(data, folder, image, params["reason"]) or ""
+        made = take(params["reason"])
         page_backup.prune(folder, params["keep"])
         return {"changed": bool(made), "backup": made}
     names = [backup["name"] for backup in page_backup.listed(folder)]
@@ -117,9 +132,7 @@ def _change(module: AnsibleModule, folder: Path) -> t.Dict[str, t.Any]:
         raise page_backup.BackupError("the container runs: stop it first")
     if module.check_mode:
         return {"changed": True, "backup": "", "restored": name}
-    made = ""
-    if params["present"]:
-        made = page_backup.take(data, folder, image, "before a restore") or ""
+    made = take("before a restore") if params["present"] else ""
     page_backup.restore(data, folder, name)
     page_backup.prune(folder, params["keep"], also=name)
     return {"changed": True, "backup": made, "restored": name}
@@ -146,6 +159,35 @@ def _data(container: Container) -> Path:
         if mount["Destination"] == inside:
             return Path(mount["Source"])
     raise page_backup.BackupError("the container mounts nothing at {}".format(inside))
+
+
+def _copied(page: Container, data: Path, arguments: t.List[str]) -> page_backup.Pieces:
+    """What page_copy writes in a container that has the rights of the page to its data, and no others."""
+    container = page.client.containers.create(
+        page.attrs["Image"],
+        ["-I", "-X", "utf8", "-c", inspect.getsource(page_copy), "/data", *arguments],
+        entrypoint="python3",
+        user="0",
+        network_mode="none",
+        cap_drop=["ALL"],
+        cap_add=["DAC_OVERRIDE"],
+        security_opt=["no-new-privileges"],
+        volumes=["{}:/data".format(data)],
+        log_config={"type": "none"},
+        init=True,
+        auto_remove=True,
+        use_config_proxy=False,
+    )
+    end = threading.Timer(_COPY_SECONDS, container.kill)
+    try:
+        pieces = container.attach(stdout=True, stderr=True, stream=True, demux=True)
+        container.start()
+        end.start()
+        yield from pieces
+    finally:
+        end.cancel()
+        with contextlib.suppress(APIError):  # it removes itself
+            container.remove(force=True)
 
 
 if __name__ == "__main__":

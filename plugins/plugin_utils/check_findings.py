@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     check_differences,
     check_gpu_rules,
@@ -23,6 +24,16 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules impo
 
 # Importing them has registered their rules, in this order.
 RULE_FILES = (check_rules, check_gpu_rules, check_network_rules, check_service_rules)
+
+
+def limits(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Limits:
+    """What a host must meet: variables `check_NAME` by NAME, with the types of the role's `spec`."""
+    checked = ArgumentSpecValidator(spec).validate(
+        {name: variables[name] for name in spec if name in variables}
+    )
+    if checked.error_messages:
+        raise ValueError("; ".join(checked.error_messages))
+    return {name.removeprefix("check_"): checked.validated_parameters[name] for name in spec}
 
 
 def findings(results: Mapping[str, Mapping[str, Any]], limits: Mapping[str, Limits]) -> list[Finding]:

@@ -20,16 +20,17 @@ _CHECKED = ("type", "elements", "required", "default", "choices")
 
 def argument_spec(documentation: str, *secret: str) -> dict[str, Any]:
     """The argument_spec of a module's documentation; options that are `secret` are in no log."""
-    spec = _spec(yaml_load(documentation)["options"])
+    spec = spec_of(yaml_load(documentation)["options"])
     for name in secret:
         spec[name]["no_log"] = True
     return spec
 
 
-def _spec(options: Mapping[str, Any]) -> dict[str, Any]:
+def spec_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The argument_spec of documented options, of a module or of a role."""
     return {
         name: {key: option[key] for key in _CHECKED if key in option}
-        | ({"options": _spec(option["suboptions"])} if "suboptions" in option else {})
+        | ({"options": spec_of(option["suboptions"])} if "suboptions" in option else {})
         for name, option in options.items()
     }
 

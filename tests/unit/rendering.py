@@ -10,10 +10,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
 
 from headfirst.control.deployment.prepare import prepare
 from headfirst.decide.containers.blanks import Text
+from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render.files import Files
 
@@ -36,6 +38,18 @@ ODD = [
     "# x",
     "{a: b}",
 ]
+
+
+def sample(field: str) -> Any:
+    """A value of the field's type that no plan has."""
+    kind = Container.model_fields[field].annotation
+    if isinstance(kind, UnionType):
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    if get_origin(kind) is Literal:
+        return get_args(kind)[-1]
+    if get_origin(kind) is dict:
+        return {"nofile": 65_537} if get_args(kind)[1] is int else {"an.option": "a value"}
+    return {bool: False, int: 65_537, str: "17g", list[str]: ["/dev/zz:/dev/zz"]}[kind]
 
 
 @cache

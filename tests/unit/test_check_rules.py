@@ -12,6 +12,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     check_findings,
     check_rules,
 )
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import spec_of
 from headfirst.decide.hardware.facts import NetworkFacts
 from headfirst.decide.plan.host import rdma
 from recorded_hosts import SHAPES, facts
@@ -70,11 +71,21 @@ def limits(shape: str, facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_role_gives_the_limits_that_the_rules_read(fit: dict[str, Any]) -> None:
-    tasks = yaml.safe_load((ROLE / "tasks" / "main.yml").read_text())
-    (given,) = (fact for task in tasks if (fact := task.get("ansible.builtin.set_fact")))
-    folder = {"model_folder", "model_folder_required"}
-    assert given["__check_limits"].keys() == limits("cpu-only", fit).keys() | folder
+def test_the_variables_of_the_role_are_the_limits_that_the_rules_read(fit: dict[str, Any]) -> None:
+    """As Ansible renders them: a number from a template may be a text."""
+    spec = spec_of(
+        yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    )
+    variables = yaml.safe_load((ROLE / "defaults/main.yml").read_text()) | {
+        "check_min_disk_gb": "1e6",
+        "check_gpus": "0",
+    }
+    asked = check_findings.limits(variables, spec)
+    assert asked.keys() >= limits("cpu-only", fit).keys()
+    found = check_findings.findings({"node1": {"host": fit}}, {"node1": asked})
+    assert [one["id"] for one in found] == ["disk"]
+    with pytest.raises(ValueError, match="check_gpus"):
+        check_findings.limits(variables | {"check_gpus": "two"}, spec)
 
 
 @pytest.fixture

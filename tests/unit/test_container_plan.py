@@ -89,7 +89,3 @@ def test_the_comm_check_runs_in_the_planned_container() -> None:
     variables = _variables(found.cluster, service, service.replicas[0], ["gloo"])
     for node in nodes(found.plan):
         assert variables[node.host]["comm_check_container"] == node.container.module_spec()
-
-
-def test_the_containers_have_the_module_s_options() -> None:
-    assert set(Container.model_fields) - {"name"} == set(container_spec.SPEC_OPTIONS)

@@ -11,14 +11,14 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.module_utils import page_backup, page_database
+from ansible_collections.headfirst.serving.plugins.module_utils import page_backup, page_copy
 from ansible_collections.headfirst.serving.plugins.module_utils.page_backup import (
     BackupError,
     listed,
     prune,
     restore,
-    take,
 )
+from page_copies import PROGRAM, take
 
 JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 def taken(data: Path, folder: Path) -> dict[str, bytes]:
     """The files of a backup by name, without the manifest."""
-    name = take(data, folder, "page:1", "command")
+    name = take(data, folder)
     with tarfile.open(folder / f"{name}.tar") as tar:
         files = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
     del files["manifest.json"]
@@ -59,18 +59,14 @@ def chats(content: bytes, tmp_path: Path) -> list[str]:
         database.close()
 
 
-def journal(pages: list[bytes], *, super_journal: bytes = b"", nonce: int = 7, size: int = 0) -> bytes:
+def journal(pages: list[bytes], size: int) -> bytes:
     """A rollback journal that SQLite takes for hot: it restores `pages` from the first one on."""
-    header = JOURNAL_MAGIC + struct.pack(">5I", len(pages), nonce, size or len(pages), 512, 4096)
+    header = JOURNAL_MAGIC + struct.pack(">5I", len(pages), 7, size, 512, 4096)
     records = b"".join(
-        struct.pack(">I", number) + page + struct.pack(">I", (nonce + sum(page[3896:0:-200])) & 0xFFFFFFFF)
+        struct.pack(">I", number) + page + struct.pack(">I", (7 + sum(page[3896:0:-200])) & 0xFFFFFFFF)
         for number, page in enumerate(pages, 1)
     )
-    end = b""
-    if super_journal:
-        lengths = struct.pack(">II", len(super_journal), sum(super_journal))
-        end = struct.pack(">I", (1 << 30) // 4096 + 1) + super_journal + lengths + JOURNAL_MAGIC
-    return header.ljust(512, b"\0") + records + end
+    return header.ljust(512, b"\0") + records
 
 
 def pages_of(path: Path) -> list[bytes]:
@@ -78,82 +74,60 @@ def pages_of(path: Path) -> list[bytes]:
     return [content[start : start + 4096] for start in range(0, len(content), 4096)]
 
 
-def test_a_hot_journal_is_rolled_back_in_the_copy_alone(data: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_transaction_that_never_ended_is_not_in_the_copy(data: Path, folder: Path, tmp_path: Path) -> None:
     before = pages_of(data / "webui.db")
     with sqlite3.connect(data / "webui.db") as database:
         database.execute("INSERT INTO chat VALUES ('of a transaction that never ended')")
     database.close()
-    (data / "webui.db-journal").write_bytes(journal(before))
-    present = {path.name: path.read_bytes() for path in data.glob("webui.db*")}
+    (data / "webui.db-journal").write_bytes(journal(before, len(before)))
     assert chats(taken(data, folder)["webui.db"], tmp_path) == ["first"]
-    assert {path.name: path.read_bytes() for path in data.glob("webui.db*")} == present
-
-
-def test_a_journal_that_names_another_file_does_not_remove_it(
-    data: Path, folder: Path, tmp_path: Path
-) -> None:
-    """SQLite removes the super-journal that a hot journal names, as the user who opens the database."""
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    hot = journal(pages_of(data / "webui.db"), super_journal=str(victim).encode())
-    (data / "webui.db-journal").write_bytes(hot)
-    files = taken(data, folder)
-    assert victim.read_text() == "precious"
-    assert chats(files["webui.db"], tmp_path) == ["first"]
 
 
 def test_a_journal_that_makes_the_database_huge_gives_no_backup(data: Path, folder: Path) -> None:
-    (data / "webui.db-journal").write_bytes(journal(pages_of(data / "webui.db"), size=1 << 24))
+    (data / "webui.db-journal").write_bytes(journal(pages_of(data / "webui.db"), 1 << 24))
     with pytest.raises(BackupError, match=r"webui\.db"):
-        take(data, folder, "page:1", "command")
+        take(data, folder)
     assert list(folder.iterdir()) == []
 
 
-def test_a_database_whose_check_has_no_end_gives_no_backup(
-    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_program_that_writes_without_end_does_not_fill_the_disk(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_database, "CHECK_SECONDS", 1)
+    """What a database that takes SQLite over could write in its container."""
+    ended = []
+
+    def endless(arguments: list[str]) -> page_backup.Pieces:
+        try:
+            while True:
+                yield bytes(1000), None
+        finally:
+            ended.append("container")
+
+    monkeypatch.setattr(page_backup.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 9000})())
+    with pytest.raises(BackupError, match="is full"):
+        page_backup.take(folder, "page:1", "command", endless)
+    assert ended == ["container"]
+    assert list(folder.iterdir()) == []
+
+
+def test_a_database_whose_check_has_no_end_gives_no_backup(data: Path, folder: Path) -> None:
     with sqlite3.connect(data / "webui.db") as database:
         database.execute("PRAGMA ignore_check_constraints=ON")
         database.execute("CREATE TABLE slow (a CHECK (length(hex(randomblob(20000000))) > 0))")
         database.executemany("INSERT INTO slow VALUES (?)", [(number,) for number in range(60)])
     database.close()
     with pytest.raises(BackupError, match="took too long"):
-        take(data, folder, "page:1", "command")
+        take(data, folder, program=PROGRAM.replace("_CPU_SECONDS = 60", "_CPU_SECONDS = 1"))
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("level", ["file", "folder", "database", "log"])
-def test_a_link_that_takes_a_files_place_is_not_followed(
-    data: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
-) -> None:
-    """The page swaps after the files are listed and before they are opened."""
+def test_links_are_not_followed(data: Path, folder: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()
-    (secret / "report.txt").write_text("of root alone")
-    swapped = {
-        "file": (data / "uploads/report.txt", secret / "report.txt"),
-        "folder": (data / "uploads", secret),
-        "database": (data / "webui.db", secret / "report.txt"),
-        "log": (data / "webui.db-wal", secret / "report.txt"),
-    }
-    place, target = swapped[level]
-    space = page_backup._require_space
-
-    def swap(wanted: int, where: Path) -> None:
-        space(wanted, where)
-        if place.exists():
-            place.rename(tmp_path / "moved")
-        place.symlink_to(target)
-
-    monkeypatch.setattr(page_backup, "_require_space", swap)
-    if level == "database":
-        with pytest.raises(BackupError, match=r"webui\.db was replaced"):
-            take(data, folder, "page:1", "command")
-        return
-    files = taken(data, folder)
-    assert b"of root alone" not in b"".join(files.values())
-    assert ("uploads/report.txt" in files) == (level == "log")
+    (data / "webui.db").rename(secret / "webui.db")
+    (data / "webui.db").symlink_to(secret / "webui.db")
+    (data / "uploads" / "folder").symlink_to(secret)
+    assert set(taken(data, folder)) == {"uploads/report.txt"}
 
 
 def test_a_pipe_in_the_folder_is_left_out(data: Path, folder: Path) -> None:
@@ -162,7 +136,7 @@ def test_a_pipe_in_the_folder_is_left_out(data: Path, folder: Path) -> None:
     assert set(taken(data, folder)) == {"webui.db", "uploads/report.txt"}
 
 
-@pytest.mark.parametrize("name", ["webui.db", "notes.sqlite", "vector_db/chroma.sqlite3"])
+@pytest.mark.parametrize("name", ["webui.db", "vector_db/chroma.sqlite3"])
 def test_an_upload_that_begins_as_a_database_is_copied_as_it_is(data: Path, folder: Path, name: str) -> None:
     upload = data / "uploads" / name
     upload.parent.mkdir(exist_ok=True)
@@ -170,7 +144,7 @@ def test_an_upload_that_begins_as_a_database_is_copied_as_it_is(data: Path, fold
     assert taken(data, folder)[f"uploads/{name}"] == b"SQLite format 3\0 and no more"
 
 
-@pytest.mark.parametrize("name", ["the-journal", "report.txt-wal", "a-shm", "webui.db-wal"])
+@pytest.mark.parametrize("name", ["report.txt-wal", "webui.db-wal"])
 def test_an_upload_that_is_named_as_a_log_is_kept(data: Path, folder: Path, name: str) -> None:
     (data / "uploads" / name).write_text("mine")
     files = taken(data, folder)
@@ -208,27 +182,24 @@ def test_a_transaction_of_another_process_is_not_in_the_copy(
     assert set(files) == {"webui.db", "uploads/report.txt"}
 
 
-def test_a_database_that_stays_locked_is_named(
-    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(page_database, "LOCK_SECONDS", 0)
+def test_a_database_that_stays_locked_is_named(data: Path, folder: Path) -> None:
     command = [sys.executable, "-c", WRITER, str(data / "webui.db"), "BEGIN EXCLUSIVE"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdin and writer.stdout and writer.stdout.readline() == "ready\n"
-        with pytest.raises(BackupError, match="locked"):
-            take(data, folder, "page:1", "command")
+        with pytest.raises(BackupError, match=r"webui\.db cannot be copied: 'database is locked'"):
+            take(data, folder, program=PROGRAM.replace("_LOCK_SECONDS = 30", "_LOCK_SECONDS = 0"))
         writer.stdin.write("\n")
 
 
 def test_a_restore_into_links_that_the_page_left_changes_nothing_else(
     data: Path, folder: Path, tmp_path: Path
 ) -> None:
-    name = take(data, folder, "page:1", "command")
+    name = take(data, folder)
     assert name
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("kept")
-    for link in (page_backup._RESTORED, page_backup._REPLACED):
+    for link in (page_copy.RESTORED, page_copy.REPLACED):
         (data / link).symlink_to(outside)
     restore(data, folder, name)
     assert [path.name for path in outside.iterdir()] == ["precious"]
@@ -247,12 +218,12 @@ def nest(folder: Path, levels: int) -> None:
     os.close(descriptor)
 
 
-@pytest.mark.parametrize("name", [page_backup._RESTORED, page_backup._REPLACED, "uploads/new"])
+@pytest.mark.parametrize("name", [page_copy.RESTORED, page_copy.REPLACED, "uploads/new"])
 @pytest.mark.parametrize("kind", ["file", "folders"])
 def test_nothing_that_the_page_left_prevents_a_restore(
     data: Path, folder: Path, name: str, kind: str
 ) -> None:
-    backup = take(data, folder, "page:1", "command")
+    backup = take(data, folder)
     assert backup
     if kind == "file":
         (data / name).write_text("in the way")
@@ -266,12 +237,12 @@ def test_nothing_that_the_page_left_prevents_a_restore(
 
 def test_what_no_restore_could_write_gives_no_backup(data: Path, folder: Path) -> None:
     nest(data / "uploads", 100)
-    with pytest.raises(OSError, match="File name too long"):
-        take(data, folder, "page:1", "command")
+    with pytest.raises(BackupError, match="too long for a restore"):
+        take(data, folder)
 
 
 def test_automatic_backups_do_not_remove_those_that_a_person_made(data: Path, folder: Path) -> None:
-    own = [take(data, folder, "page:1", "command") for _ in range(3)]
-    automatic = [take(data, folder, "page:1", f"before page:{number}") for number in range(5)]
+    own = [take(data, folder) for _ in range(3)]
+    automatic = [take(data, folder, f"before page:{number}") for number in range(5)]
     assert sorted(prune(folder, 2)) == sorted([own[0], *automatic[:3]])
     assert {backup["name"] for backup in listed(folder)} == {*own[1:], *automatic[3:]}

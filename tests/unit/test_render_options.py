@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from types import UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_args
 
 import pytest
 from headfirst.control.deployment.verbs.render import Options, Target, files_of
 from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import scheduled_options
-from rendering import planned
+from rendering import planned, sample
 
 TARGETS = get_args(Target)
 # Fields whose values a scheduler's files have from other fields of the plan.
@@ -23,18 +22,6 @@ ELSEWHERE = {
     "slurm": _SCHEDULED | _COMMAND | {"devices", "shm_size"},  # those of the host
     "kubernetes": _SCHEDULED | _COMMAND,
 }
-
-
-def sample(field: str) -> Any:
-    """A value of the field's type that no plan has."""
-    kind = Container.model_fields[field].annotation
-    if isinstance(kind, UnionType):
-        kind = next(one for one in get_args(kind) if one is not type(None))
-    if get_origin(kind) is Literal:
-        return get_args(kind)[-1]
-    if get_origin(kind) is dict:
-        return {"nofile": 65_537} if get_args(kind)[1] is int else {"an.option": "a value"}
-    return {bool: False, int: 65_537, str: "17g", list[str]: ["/dev/zz:/dev/zz"]}[kind]
 
 
 def with_container(

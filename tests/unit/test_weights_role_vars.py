@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import SOURCES
 from ansible_collections.headfirst.serving.plugins.plugin_utils import job_script
 from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job
 from headfirst.control.deployment.running.role_vars.weights import hub_environment

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils.container_spec import FIELDS
+
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import secret_files, shell
 from headfirst.decide.render.files import File, Files, documents, numbered, script
 from headfirst.decide.render.host_parts import ASK_SCRIPT, HostParts, Part, Rank, ask_script, hosts, secrets
 
 ONE_HOST = "compose.yaml"
-# Of Container; those that Compose calls and writes as Docker does, where they are not empty.
-_ALIKE = (
-    *("user", "command", "environment", "network_mode", "cgroup_parent"),
-    *("shm_size", "devices", "cap_add", "cap_drop"),
-)
 
 
 def files(plan: Plan, header: Sequence[str]) -> Files:
@@ -59,16 +56,14 @@ def _name(part: Part) -> str:
 
 def _service(part: Part, parts: Sequence[Part], *, alone: bool) -> dict[str, Any]:
     container = part.container
-    service: dict[str, Any] = {"image": container.image, "container_name": container.name}
-    if container.entrypoint:
-        service["entrypoint"] = [container.entrypoint]
-    service |= {name: value for name in _ALIKE if (value := getattr(container, name))}
-    service |= {"ipc": container.ipc_mode} if container.ipc_mode else {}
-    service |= {"init": True} if container.init else {}
-    service |= {"ulimits": dict(container.ulimits)} if container.ulimits else {}
-    service |= {"labels": dict(container.labels)} if container.labels else {}
+    service: dict[str, Any] = {"container_name": container.name}
+    service |= {
+        field.compose: value
+        for name, field in FIELDS.items()
+        if field.compose and (value := getattr(container, name))
+    }
+    service |= {"entrypoint": [container.entrypoint]} if container.entrypoint else {}
     service |= {"deploy": _gpus(container.gpus)} if container.gpus else {}
-    service["restart"] = container.restart_policy
     if container.env_file:
         beside = [
             f"./{secret_files.FOLDER}/{file.name}" for file in part.files if file.path == container.env_file

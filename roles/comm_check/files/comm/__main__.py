@@ -26,6 +26,7 @@ LAST_WORDS_S = 15
 def main() -> None:
     """Start the ranks of this node, wait for them, and keep what they found."""
     options = _options()
+    Path("/proc/self/oom_score_adj").write_text("1000")  # what runs out of memory first is the test
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         argv = [sys.executable, str(Path(__file__).parent / "rank.py"), json.dumps(vars(options)), name]
