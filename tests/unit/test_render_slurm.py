@@ -45,7 +45,8 @@ class Job:
         self.programs.record("srun", SRUN)
         self.programs.add("scontrol", "echo n0; echo n1\n")
         self.programs.add("ip", IP)
-        # The service answers at once.
+        # The service answers at once, and nothing waits for long.
+        self.programs.add("sleep", "exec /bin/sleep 0.05\n")
         self.programs.add("curl", "cat >/dev/null\n")
         self.venv = folder / "venv" / "bin"
         self.venv.mkdir(parents=True)
@@ -159,7 +160,6 @@ def test_a_service_that_does_not_answer_ends_the_job(tmp_path: Path) -> None:
     service = service.model_copy(update={"readiness": ready})
     job = Job(tmp_path, plan.model_copy(update={"services": [service]}))
     job.programs.record("python3", "exec /bin/sleep 4 >/dev/null 2>&1\n")
-    job.programs.add("sleep", "exec /bin/sleep 0.1\n")
     job.programs.add("curl", "exit 22\n")
     code, _, error = job.run(tasks=1)
     assert code == 1
