@@ -279,6 +279,9 @@ def test_the_steps_of_a_divided_service_have_hosts_of_their_own(tmp_path: Path) 
     assert "#SBATCH --nodes=4\n" in text
     assert "#SBATCH --gres=gpu:8\n" in text
     assert "# By number in the job, hosts 0 to 1: prefill, host 2: decode, host 3: decode.\n" in text
+    # No container has the router's file here.
+    mounted = 'sed "s|/etc/headfirst/router.env|$SLURM_SUBMIT_DIR/secrets/router.env|"'
+    job.programs.record("srun", SRUN.replace("$(cat;", f"$({mounted};"))
     job.programs.record("python3")
     code, _, error = job.run(tasks=4)
     assert code == 0, error
