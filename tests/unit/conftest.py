@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterator
@@ -65,6 +66,16 @@ class _Seconds:
         }
         known = self._config.cache.get("headfirst/seconds", {})
         self._config.cache.set("headfirst/seconds", known | taken)
+
+
+def pytest_collection() -> None:
+    """What is collected lives as long as the run; the garbage collector does not go through it each time."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_configure(config: pytest.Config) -> None:

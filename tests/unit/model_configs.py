@@ -13,16 +13,28 @@ from headfirst.decide.model.config import Weights, from_config
 FOLDER = Path(__file__).parent / "data" / "model-configs"
 
 
+def entry(name: str) -> dict[str, Any]:
+    """The file of the model `publisher--model`."""
+    read: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return read
+
+
+def config(name: str) -> dict[str, Any]:
+    """The config.json of the model."""
+    published: dict[str, Any] = entry(name)["config"]
+    return published
+
+
 @cache
 def checkpoint(name: str, weights: int = 10**9) -> Checkpoint:
     """The model `publisher--model`, with so many bytes of weights."""
-    entry: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    described = entry(name)
     return from_config(
-        entry["config"],
+        described["config"],
         id=name.replace("--", "/", 1),
         revision=None,
         weights=Weights(weights, ()),
         source="folder",
         where=name,
-        quantization_config=entry.get("hf_quant_config"),
+        quantization_config=described.get("hf_quant_config"),
     )

@@ -27,6 +27,7 @@ from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.variables import role_options, role_variables, settings_variables
 from headfirst.node.supervisor import cli as supervisor
 from headfirst.node.weights import cli as weights
+from together import together
 from typer.testing import CliRunner
 
 LANGUAGES = {*SHELL, "ini", "yaml", "json", "python", "text"}
@@ -118,7 +119,7 @@ def test_inventories(block: Block, tmp_path: Path) -> None:
     assert load(inventories).services
 
 
-@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+@together("block", blocks("yaml"))
 def test_plays_and_other_yaml(block: Block) -> None:
     loaded = yaml.safe_load(block.text)
     items = loaded if isinstance(loaded, list) else []

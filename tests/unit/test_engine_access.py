@@ -29,6 +29,7 @@ from headfirst.decide.engines.base import Launch
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import PlannedService
+from together import together
 
 TWO_HOSTS = (
     "[head]\nn1 ansible_host=192.0.2.1\n[workers]\nn2 ansible_host=192.0.2.2\n"
@@ -38,7 +39,7 @@ DENSE, EXPERTS = "Qwen/Qwen3-32B", "Qwen/Qwen3-30B-A3B"
 USER, ADMIN = "sk-user-of-the-service", "administrator-of-engines"
 
 
-@pytest.mark.parametrize(
+@together(
     ("path", "whose"),
     [
         *((path, "nobody") for path in ("/health", "/health/", "/health_generate", "/metrics")),

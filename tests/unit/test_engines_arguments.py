@@ -11,6 +11,7 @@ import pytest
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.engines import arguments as engine_arguments
+from together import together
 
 ENGINE = engines.get("sglang")
 VERSION = ENGINE.version
@@ -52,7 +53,7 @@ def test_removed_flags_are_gone_and_their_successors_exist() -> None:
 OLD_TABLES = (Path(__file__).parent / "data" / "sglang-old-flags.txt").read_text().split()
 
 
-@pytest.mark.parametrize("flag", OLD_TABLES)
+@together("flag", OLD_TABLES)
 def test_a_flag_of_old_tables_is_accepted_or_refused_with_its_reason(flag: str) -> None:
     spec = engines.get("sglang", VERSION).specification
     if flag in spec.options and spec.options[flag]["dest"] not in spec.owned:
@@ -88,7 +89,7 @@ def test_values_are_typed_by_destination() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@together(
     ("words", "what", "hint"),
     [
         ("--mem-fraction-sttic 0.8", "has no --mem-fraction-sttic", "Did you mean --mem-fraction-static?"),

@@ -22,22 +22,18 @@ from headfirst.decide.engines.lmdeploy import backend
 from headfirst.decide.engines.lmdeploy.engine import ENGINES
 from headfirst.decide.engines.lmdeploy.launch import PROGRAM
 from headfirst.decide.hardware import gpus
-from headfirst.decide.model import catalogue, quantization
+from headfirst.decide.model import quantization
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.fit import fit, weight_bytes_per_rank
 from headfirst.decide.plan.weights import precision
+from known_models import model
+from together import together
 
 ENGINE = ENGINES[0]
 # By tools/lmdeploy_memory.py, over four ranks.
 MEASURED = json.loads(
     (Path(__file__).parent / "data" / "lmdeploy-0.18.0-kv.json").read_text(encoding="utf-8")
 )
-
-
-def model(id: str, **changes: Any) -> Checkpoint:
-    found = catalogue.lookup(id)
-    assert found is not None
-    return found.model_copy(update=changes)
 
 
 R1 = model("deepseek-ai/DeepSeek-R1")
@@ -199,7 +195,7 @@ def test_each_version_has_its_own_options(engine: Any) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@together(
     ("words", "what", "hint"),
     [
         ("--tp 4", "--tp is set by the plan", "tensor_parallel"),
@@ -273,7 +269,7 @@ def test_what_is_not_served(changes: dict[str, Any], task: Any, values: dict[str
     assert any(clause in problem for problem in found), found
 
 
-@pytest.mark.parametrize(
+@together(
     ("id", "back_ends"),
     [
         ("zai-org/GLM-4.5-FP8", []),
@@ -289,7 +285,7 @@ def test_what_is_not_served(changes: dict[str, Any], task: Any, values: dict[str
         ("nvidia/DeepSeek-V4-Flash-NVFP4", []),
     ],
 )
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.version)
+@together("engine", ENGINES)
 def test_the_method_of_a_quantisation_decides_the_back_end(
     engine: Engine, id: str, back_ends: list[str]
 ) -> None:
@@ -308,7 +304,7 @@ PACKED = {
 }
 
 
-@pytest.mark.parametrize(
+@together(
     ("config", "back_ends", "clause"),
     [
         (GPTQ, ["turbomind"], ""),
@@ -499,9 +495,7 @@ def test_bytes_of_one_token(checkpoint: Checkpoint, values: dict[str, Any], expe
     assert ENGINE.memory_use(checkpoint, gpus.find("H200"), layout, values).kv_bytes_per_token == expected
 
 
-@pytest.mark.parametrize(
-    "row", MEASURED, ids=lambda row: f"{row['model']}-{row['quant_policy']}-{row['batch']}"
-)
+@together("row", MEASURED)
 def test_memory_as_lmdeploys_own_functions_divide_it(row: dict[str, Any]) -> None:
     values = {"quant_policy": row["quant_policy"], "max_batch_size": row["batch"]}
     use = ENGINE.memory_use(model(row["model"]), gpus.find("H200"), Layout(4), values)

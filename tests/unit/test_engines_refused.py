@@ -11,6 +11,7 @@ from headfirst.decide import engines
 from headfirst.decide.engines.base import LaunchRequest
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model import catalogue
+from together import together
 
 VERSIONS = [engines.get(name, version) for name in engines.names() for version in engines.versions(name)]
 QWEN = catalogue.lookup("Qwen/Qwen3-8B")
@@ -36,7 +37,7 @@ def test_no_option_about_tls_passes(engine: engines.Engine) -> None:
         assert "tls=files" in (problem.hint or ""), flag
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "words", "hint"),
     [
         ("sglang", "--skip-tokenizer-init", "texts"),
@@ -122,8 +123,8 @@ TASKS = [
 ]
 
 
-@pytest.mark.parametrize("version", [0, 1], ids=["newest", "older"])
-@pytest.mark.parametrize(("name", "task", "words", "refusal"), TASKS)
+@together("version", [0, 1])
+@together(("name", "task", "words", "refusal"), TASKS)
 def test_a_runner_of_another_task(
     name: str, task: engines.Task, words: str, refusal: str | None, version: int
 ) -> None:

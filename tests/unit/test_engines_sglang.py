@@ -14,7 +14,8 @@ from headfirst.decide import engines
 from headfirst.decide.engines.base import LaunchRequest
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware.gpus import MIB, Gpu
-from headfirst.decide.model import catalogue
+from known_models import model
+from together import together
 
 ENGINE = engines.get("sglang")
 
@@ -180,14 +181,13 @@ def _measured() -> list[list[Any]]:
     return rows
 
 
-@pytest.mark.parametrize(("id", "memory_mib", "tp", "pp", "arguments", "fraction"), _measured())
+@together(("id", "memory_mib", "tp", "pp", "arguments", "fraction"), _measured())
 def test_memory_fraction_is_what_the_engine_itself_computes(
     id: str, memory_mib: int, tp: int, pp: int, arguments: list[str], fraction: float
 ) -> None:
-    model = catalogue.lookup(id)
-    assert model is not None
+    checkpoint = model(id)
     values = ENGINE.check_arguments(arguments).require()
     use = ENGINE.memory_use(
-        model, Gpu("any", memory_mib * MIB, (8, 0)), ENGINE.layout(tp, pp, values), values
+        checkpoint, Gpu("any", memory_mib * MIB, (8, 0)), ENGINE.layout(tp, pp, values), values
     )
     assert use.static_fraction == pytest.approx(fraction, abs=1e-9)

@@ -11,12 +11,13 @@ from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.engines.base import LaunchRequest, Task
 from sglang_launches import LAUNCHES, ONE, TWO
+from together import together
 
 ENGINE = engines.get("sglang")
 
 
-@pytest.mark.parametrize("version", engines.versions("sglang"))
-@pytest.mark.parametrize(("request_", "values"), LAUNCHES)
+@together("version", engines.versions("sglang"))
+@together(("request_", "values"), LAUNCHES)
 def test_the_command_is_read_as_it_is_meant(
     request_: LaunchRequest, values: Mapping[str, Any], version: str
 ) -> None:

@@ -13,18 +13,14 @@ from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue, quantization
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint, Moe
+from known_models import model
+from together import together
 
 ENGINE = engines.get("sglang")
 R1 = "deepseek-ai/DeepSeek-R1"
 INT8, NVFP4 = "meituan/DeepSeek-R1-Block-INT8", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4"
 QWEN_VL = "Qwen/Qwen3-VL-235B-A22B-Instruct"
 LLAMA = "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"
-
-
-def model(id: str, **changes: object) -> Checkpoint:
-    found = catalogue.lookup(id)
-    assert found is not None
-    return found.model_copy(update=changes)
 
 
 def adapter(*targets: str) -> AdapterConfig:
@@ -67,7 +63,7 @@ def test_every_model_of_the_catalogue_that_sglang_has_is_served_on_h100_or_its_s
             assert "has no model class" in problems[0]
 
 
-@pytest.mark.parametrize(
+@together(
     ("changes", "gpu", "arguments", "task", "words"),
     [
         ({"architecture": "JambaForCausalLM"}, "H100-80G", "", "chat", "has no model class JambaForCausalLM"),
@@ -158,7 +154,7 @@ def test_what_cannot_be_served_is_one_clause(
     assert words in found[0]
 
 
-@pytest.mark.parametrize(
+@together(
     ("changes", "gpu", "arguments", "task"),
     [
         ({"architecture": "JambaForCausalLM"}, "H100-80G", "--model-impl transformers", "chat"),
@@ -227,7 +223,7 @@ def quantized(dtype: str, config: dict[str, object]) -> Checkpoint:
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
 
 
-@pytest.mark.parametrize(
+@together(
     ("dtype", "config", "gpu", "arguments", "words"),
     [
         ("gptq", GPTQ, "A100-80G", "", None),
@@ -275,7 +271,7 @@ QWEN235 = model(
 )
 
 
-@pytest.mark.parametrize(
+@together(
     ("checkpoint", "machines", "sizes", "arguments", "words"),
     [
         (MINIMAX, Machines(1, 8), (8, 1), "", "gives 192, not divisible by the FP8 block of 128"),

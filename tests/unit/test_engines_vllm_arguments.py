@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 from headfirst.decide import engines
+from together import together
 
 ENGINE = engines.get("vllm")
 VERSIONS = engines.versions("vllm")
@@ -75,7 +76,7 @@ def test_values_are_typed_by_destination() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@together(
     ("line", "expected"),
     [
         ("--api-key secret", "--api-key is set by the plan. The plan makes a key and passes it in a file"),
@@ -159,7 +160,7 @@ def test_the_seeds_flags_that_vllm_has(version: str) -> None:
     assert [flag for flag in flags if spec.options[flag]["dest"] in spec.owned] == []
 
 
-@pytest.mark.parametrize(
+@together(
     ("flag", "reason"), [(flag, reason) for reason, flags in _SEEDS_REFUSED.items() for flag in flags.split()]
 )
 def test_the_seeds_flags_that_are_refused_have_a_reason(flag: str, reason: str) -> None:

@@ -20,6 +20,8 @@ from headfirst.decide.model.caches import RecurrentState
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.fit import fit
 from headfirst.decide.plan.types import Fit
+from known_models import model
+from together import together
 
 ENGINE = engines.get("vllm")
 # What vLLM's own functions compute (tools/vllm_memory.py).
@@ -30,12 +32,6 @@ QWEN_VL = "Qwen/Qwen3-VL-235B-A22B-Instruct"
 NEMOTRON, LAGUNA = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "poolside/Laguna-XS.2-FP8"
 R1, LLAMA = "deepseek-ai/DeepSeek-R1", "meta-llama/Llama-3.1-405B"
 QWEN, NEXT = "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8"
-
-
-def model(id: str, **changes: object) -> Checkpoint:
-    found = catalogue.lookup(id)
-    assert found is not None
-    return found.model_copy(update=changes)
 
 
 def values(arguments: str) -> dict[str, Any]:
@@ -66,7 +62,7 @@ def test_no_tensor_size_is_accepted_that_vllm_refuses(id: str) -> None:
     assert all("KV heads can neither" in problem or "not divisible by" in problem for problem in more)
 
 
-@pytest.mark.parametrize(
+@together(
     ("id", "changes", "tensor", "keywords", "words"),
     [
         (R1, {}, 12, {}, "128 attention heads are not divisible by 12"),
@@ -244,7 +240,7 @@ def test_fp8_is_served_from_turing_on() -> None:
 GEMMA = {"architecture": "Gemma3ForCausalLM"}
 
 
-@pytest.mark.parametrize(
+@together(
     ("changes", "gpu", "arguments", "task", "words"),
     [
         ({"architecture": "NoneForCausalLM"}, "H100-80G", "", "chat", "does not have the architecture None"),
@@ -295,7 +291,7 @@ def test_models_that_generate_are_made_to_pool(task: Task) -> None:
 CACHES = [(id, case) for id, entry in RECORD["models"].items() for case in entry["caches"]]
 
 
-@pytest.mark.parametrize(("id", "case"), CACHES)
+@together(("id", "case"), CACHES)
 def test_the_kv_cache_of_a_token_is_what_vllm_computes(id: str, case: dict[str, Any]) -> None:
     layout = Layout(case["tensor"], case["pipeline"])
     pool = blocks(model(id), layout, {"kv_cache_dtype": case["kind"]})

@@ -13,9 +13,8 @@ import pytest
 from clusters import planned
 from headfirst.common.errors import InputError
 from headfirst.control.inventory.inventory import load
-from headfirst.decide.model import catalogue
-from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.types import Plan, PlannedService
+from known_models import model as known
 
 QWEN3_32B, QWEN3_8B = "Qwen/Qwen3-32B", "Qwen/Qwen3-8B"
 R1 = "deepseek-ai/DeepSeek-R1"
@@ -44,12 +43,6 @@ class Case(NamedTuple):
     probe: str = ""
     fits: bool | None = None
     longest: int = 0
-
-
-def known(listed: str, **changes: Any) -> Checkpoint:
-    checkpoint = catalogue.lookup(listed)
-    assert checkpoint is not None
-    return checkpoint.model_copy(update=changes)
 
 
 def plan(case: Case, tmp_path: Path) -> Plan:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, Symptom
 from failure_lines import DATA, PROFILES, sections
+from together import together
 
 REPORTS = [(*heading.split(" | "), lines) for heading, lines in sections(DATA / "reports.txt")]
 # What an engine adds to every crash.
@@ -36,9 +36,9 @@ def cause(engine: str, texts: list[str], step_s: float) -> Symptom | None:
     return failure_causes.decisive([*symptoms, *([end] if end else [])])
 
 
-@pytest.mark.parametrize("step_s", [0.0, 0.01, 1.0])
-@pytest.mark.parametrize("more", [False, True], ids=["as posted", "with the last words"])
-@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report[0])
+@together("step_s", [0.0, 0.01, 1.0])
+@together("more", [False, True])
+@together("report", REPORTS)
 def test_the_cause_of_a_report_is_named(report: tuple[str, ...], more: bool, step_s: float) -> None:
     _, engine, rule, *words, lines = report
     found = cause(engine, [*lines, *(LAST_WORDS[engine] if more else [])], step_s)

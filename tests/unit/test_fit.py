@@ -16,15 +16,11 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.parameters import tensors
 from headfirst.decide.plan.sizing.fit import fit, weight_bytes_per_rank
 from headfirst.decide.plan.types import Fit
+from known_models import model
+from together import together
 
 GIB = 1 << 30
 ENGINE = engines.get("sglang")
-
-
-def model(id: str) -> Checkpoint:
-    found = catalogue.lookup(id)
-    assert found is not None
-    return found
 
 
 def r1(gpu: str, tensor: int, pipeline: int = 1, *, dtype: str, **arguments: Any) -> Fit:
@@ -273,7 +269,7 @@ def test_an_awq_checkpoint_of_32_billion_serves_on_one_l40s() -> None:
     assert result.weight_bytes_total == awq.total_bytes
 
 
-@pytest.mark.parametrize("id", catalogue.ids())
+@together("id", catalogue.ids())
 def test_one_rank_holds_all_and_ranks_hold_no_less_than_their_share(id: str) -> None:
     checkpoint = model(id)
     unloaded = checkpoint.bytes_by_part.get("head", 0) if checkpoint.tied_embeddings else 0

@@ -13,21 +13,16 @@ from headfirst.decide import engines
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware import gpus
-from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.parameters import parameters
 from headfirst.decide.model.quantization import read as read_quantization
 from headfirst.decide.plan.sizing.fit import fit
 from headfirst.decide.plan.weights import precision
+from known_models import model
+from together import together
 
 
-def model(id: str) -> Checkpoint:
-    found = catalogue.lookup(id)
-    assert found is not None
-    return found
-
-
-@pytest.mark.parametrize(
+@together(
     ("name", "expected"),
     [
         ("A100-80G", "A100-80G"),

@@ -10,17 +10,10 @@ from headfirst.decide import engines
 from headfirst.decide.engines.base import CacheRoom, MemoryUse
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware import gpus
-from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing import fit
 from headfirst.decide.plan.sizing.parallel import Spread, replicas_hint
-
-
-def model(id: str) -> Checkpoint:
-    found = catalogue.lookup(id)
-    assert found is not None
-    return found
-
+from known_models import model
 
 ENGINE = engines.get("sglang")
 ASKED = ("tensor", "pipeline", "where")

@@ -15,21 +15,15 @@ from clusters import planned, with_hosts, with_settings
 from headfirst.common.errors import InputError
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.types import PlannedService
+from known_models import model as known
 
 R1 = "deepseek-ai/DeepSeek-R1"
 LLAMA_70B = "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"
 LLAMA_8B = "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"
 LLAMA_405B = "meta-llama/Llama-3.1-405B-Instruct"
 QWQ = "Qwen/QwQ-32B"
-
-
-def known(listed: str, **changes: Any) -> Checkpoint:
-    found = catalogue.lookup(listed)
-    assert found is not None
-    return found.model_copy(update=changes)
 
 
 MINIMAX_M2 = known("MiniMaxAI/MiniMax-M2")

@@ -22,6 +22,7 @@ from headfirst.node.weights import commands
 from headfirst.node.weights.cli import main
 from headfirst.node.weights.proof.manifest import Manifest
 from headfirst.node.weights.transfer.transport import Traffic
+from together import together
 from weights_role import NOTHING, variables
 
 ROLES = Path(__file__).parents[2] / "roles"
@@ -138,7 +139,7 @@ def ended(**result: Any) -> Report:
     return Report("ended", exit="success exited 0", result=result)
 
 
-@pytest.mark.parametrize(
+@together(
     "name",
     [
         "add_host",

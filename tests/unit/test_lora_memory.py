@@ -16,13 +16,14 @@ from headfirst.decide.engines.vllm import layout as vllm_layout
 from headfirst.decide.engines.vllm import lora as vllm_lora
 from headfirst.decide.model.adapter import AdapterConfig
 from model_configs import checkpoint
+from together import together
 
 _DATA = Path(__file__).parent / "data"
 VLLM: dict[str, Any] = json.loads((_DATA / "vllm-0.33.0-lora.json").read_text(encoding="utf-8"))
 SGLANG: dict[str, Any] = json.loads((_DATA / "sglang-0.5.23-lora.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", VLLM["models"])
+@together("name", VLLM["models"])
 def test_vllm_allocates_them(name: str) -> None:
     model = checkpoint(name)
     for row in VLLM["models"][name]:
@@ -34,7 +35,7 @@ def test_vllm_allocates_them(name: str) -> None:
         assert size == pytest.approx(row["bytes"], rel=0.05), (row, size / row["bytes"])
 
 
-@pytest.mark.parametrize("name", SGLANG["models"])
+@together("name", SGLANG["models"])
 def test_sglang_allocates_them(name: str) -> None:
     for row in SGLANG["models"][name]:
         if "targets" not in row:  # the layout was refused

@@ -10,6 +10,7 @@ from headfirst.common.safetensors_file import DTYPE_BITS
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.parameters import parameters, tensors
 from headfirst.decide.plan.weights import precision
+from together import together
 
 MODELS = {id: model for id in catalogue.ids() if (model := catalogue.lookup(id))}
 WEIGHTS = {id: catalogue._entry(id)["weights"] for id in MODELS}
@@ -21,13 +22,13 @@ LISTED = [id for id, weights in WEIGHTS.items() if "parameters" in weights]
 STATED = [id for id, weights in WEIGHTS.items() if "published_parameters" in weights]
 
 
-@pytest.mark.parametrize("id", LISTED)
+@together("id", LISTED)
 def test_published_parameters_by_dtype_follow_from_the_dimensions(id: str) -> None:
     _, computed, _ = catalogue._computed(MODELS[id], WEIGHTS[id])
     assert computed == MODELS[id].bytes_by_dtype
 
 
-@pytest.mark.parametrize("id", STATED)
+@together("id", STATED)
 def test_published_totals_follow_from_the_dimensions(id: str) -> None:
     model = MODELS[id]
     counted = sum(tensor.parameters for tensor in tensors(model) or [])
@@ -37,7 +38,7 @@ def test_published_totals_follow_from_the_dimensions(id: str) -> None:
     assert counted == WEIGHTS[id]["published_parameters"]
 
 
-@pytest.mark.parametrize("id", catalogue.ids())
+@together("id", catalogue.ids())
 def test_sizes_agree_with_each_other(id: str) -> None:
     model = MODELS[id]
     headers = model.total_bytes - sum(model.bytes_by_dtype.values())
@@ -47,7 +48,7 @@ def test_sizes_agree_with_each_other(id: str) -> None:
     assert WEIGHTS[id]["total_bytes_are"].startswith(("published", "computed", "estimated"))
 
 
-@pytest.mark.parametrize("id", [id for id, model in MODELS.items() if model.mla is None])
+@together("id", [id for id, model in MODELS.items() if model.mla is None])
 def test_heads_have_sizes_of_attention_kernels(id: str) -> None:
     """FlashAttention requires a multiple of 8 (csrc/flash_attn/flash_api.cpp)."""
     for kind in ("full", "sliding"):
@@ -195,7 +196,7 @@ def test_counted_tensors_have_the_published_size(id: str, gigabytes: float) -> N
     assert MODELS[id].total_bytes / 1e9 == pytest.approx(gigabytes, abs=0.1)
 
 
-@pytest.mark.parametrize("id", [id for id, weights in WEIGHTS.items() if "bf16" in weights])
+@together("id", [id for id, weights in WEIGHTS.items() if "bf16" in weights])
 def test_quantised_parts_are_smaller_than_in_bf16(id: str) -> None:
     stored, plain = WEIGHTS[id]["stored"], WEIGHTS[id]["bf16"]
     assert stored.keys() == plain.keys()

@@ -11,6 +11,8 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.config import Weights, from_config
 from headfirst.decide.model.measured import Part, part_of
+from model_configs import config
+from together import together
 
 
 def described(config: dict[str, Any], *tensors: StoredTensor, **more: Any) -> Checkpoint:
@@ -32,66 +34,6 @@ LLAMA: dict[str, Any] = {
     "num_key_value_heads": 8,
     "vocab_size": 128256,
     "max_position_embeddings": 131072,
-}
-QWEN3_VL = {
-    "architectures": ["Qwen3VLMoeForConditionalGeneration"],
-    "model_type": "qwen3_vl_moe",
-    "text_config": {
-        "model_type": "qwen3_vl_moe_text",
-        "decoder_sparse_step": 1,
-        "head_dim": 128,
-        "hidden_size": 2048,
-        "intermediate_size": 6144,
-        "max_position_embeddings": 262144,
-        "mlp_only_layers": [],
-        "moe_intermediate_size": 768,
-        "num_attention_heads": 32,
-        "num_experts": 128,
-        "num_experts_per_tok": 8,
-        "num_hidden_layers": 48,
-        "num_key_value_heads": 4,
-        "vocab_size": 151936,
-    },
-    "tie_word_embeddings": False,
-    "vision_config": {"depth": 27, "hidden_size": 1152},
-}
-KIMI_K25 = {
-    "architectures": ["KimiK25ForConditionalGeneration"],
-    "auto_map": {"AutoConfig": "configuration_kimi_k25.KimiK25Config"},
-    "model_type": "kimi_k25",
-    "text_config": {
-        "architectures": ["DeepseekV3ForCausalLM"],
-        "first_k_dense_replace": 1,
-        "hidden_size": 7168,
-        "intermediate_size": 18432,
-        "kv_lora_rank": 512,
-        "max_position_embeddings": 262144,
-        "moe_intermediate_size": 2048,
-        "n_routed_experts": 384,
-        "n_shared_experts": 1,
-        "num_attention_heads": 64,
-        "num_experts_per_tok": 8,
-        "num_hidden_layers": 61,
-        "num_key_value_heads": 64,
-        "num_nextn_predict_layers": 0,
-        "q_lora_rank": 1536,
-        "qk_nope_head_dim": 128,
-        "qk_rope_head_dim": 64,
-        "quantization_config": {
-            "config_groups": {
-                "group_0": {
-                    "input_activations": None,
-                    "weights": {"group_size": 32, "num_bits": 4, "strategy": "group", "type": "int"},
-                }
-            },
-            "format": "pack-quantized",
-            "kv_cache_scheme": None,
-            "quant_method": "compressed-tensors",
-        },
-        "v_head_dim": 128,
-        "vocab_size": 163840,
-    },
-    "vision_config": {"vt_hidden_size": 1152},
 }
 # The published file leaves out what the class has as a default.
 GEMMA_3_4B = {
@@ -161,21 +103,6 @@ LLAMA_4 = {
     },
     "vision_config": {},
 }
-QWEN_3_5 = {
-    "architectures": ["Qwen3_5ForConditionalGeneration"],
-    "model_type": "qwen3_5",
-    "text_config": {
-        **{key: value for key, value in LLAMA.items() if key != "architectures"},
-        "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"] * 8,
-        "linear_conv_kernel_dim": 4,
-        "linear_key_head_dim": 128,
-        "linear_num_key_heads": 16,
-        "linear_num_value_heads": 48,
-        "linear_value_head_dim": 128,
-        "mtp_num_hidden_layers": 1,
-    },
-    "vision_config": {"depth": 27},
-}
 
 
 def moe(model: Checkpoint) -> tuple[int, int, int, int, int]:
@@ -191,16 +118,20 @@ def moe(model: Checkpoint) -> tuple[int, int, int, int, int]:
 
 
 def test_qwen3_vl() -> None:
-    model = described(QWEN3_VL)
-    assert (model.layers, model.kv_heads, model.head_dim, model.vocab_size) == (48, 4, 128, 151936)
-    assert moe(model) == (128, 8, 768, 0, 0)
+    model = described(config("Qwen--Qwen3-VL-235B-A22B-Instruct"))
+    assert (model.layers, model.kv_heads, model.head_dim, model.vocab_size) == (94, 4, 128, 151936)
+    assert moe(model) == (128, 8, 1536, 0, 0)
     assert model.vision
     assert model.tasks == ("chat", "vision")
     assert set(model.layer_types) == {"full"}
 
 
 def test_kimi_k2_5() -> None:
-    model = described(KIMI_K25, tensor("language_model.model.layers.1.mlp.experts.0.up.weight_packed", "I32"))
+    kimi = {
+        **config("moonshotai--Kimi-K2.5"),
+        "auto_map": {"AutoConfig": "configuration_kimi_k25.KimiK25Config"},
+    }
+    model = described(kimi, tensor("language_model.model.layers.1.mlp.experts.0.up.weight_packed", "I32"))
     assert model.architecture == "KimiK25ForConditionalGeneration"
     assert model.mla is not None
     assert model.mla.kv_lora_rank == 512
@@ -208,11 +139,8 @@ def test_kimi_k2_5() -> None:
     assert model.remote_code
     assert model.dtype == "compressed-tensors"
     assert model.quantization is not None
-    assert (model.quantization.scheme, model.quantization.bits, model.quantization.group_size) == (
-        "int4",
-        4,
-        32,
-    )
+    kind = model.quantization
+    assert (kind.scheme, kind.bits, kind.group_size) == ("int4", 4, 32)
     assert model.quantization_name == "compressed-tensors int4"
     assert not model.convertible
 
@@ -254,15 +182,15 @@ def test_llama_4() -> None:
 
 
 def test_qwen_3_5() -> None:
-    model = described(QWEN_3_5)
-    assert model.layer_types.count("linear") == 24
+    model = described(config("Qwen--Qwen3.5-27B"))
+    assert model.layer_types.count("linear") == 48
     assert model.recurrent is not None
     assert (model.recurrent.kind, model.recurrent.heads, model.recurrent.conv_kernel) == ("gdn", 48, 4)
     assert model.recurrent.channels == 2 * 16 * 128 + 48 * 128
     assert model.nextn_layers == 1
 
 
-@pytest.mark.parametrize(
+@together(
     ("change", "expected"),
     [
         ({"model_type": "mistral", "sliding_window": 4096}, {"sliding": 32}),
@@ -330,7 +258,7 @@ MODELOPT = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NV
             "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@together(
     ("config", "packed", "dtype", "expected"),
     [
         ({"quant_method": "awq", "bits": 4, "group_size": 128}, "I32", "awq", "awq int4"),
@@ -366,9 +294,7 @@ MODELOPT = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NV
                 "weight_block_size": [128, 128],
                 "activation_scheme": "dynamic",
             },
-            "I8",
-            "blockwise_int8",
-            "blockwise_int8 int8 dynamic",
+            *("I8", "blockwise_int8", "blockwise_int8 int8 dynamic"),
         ),
         (MODELOPT, "U8", "modelopt", "modelopt nvfp4 fp8"),
         ({"quant_method": "mxfp4"}, "U8", "mxfp4", "mxfp4"),
@@ -491,7 +417,7 @@ def test_tasks_of_architectures(architecture: str, more: dict[str, Any], expecte
     assert described({**LLAMA, "architectures": [architecture]}, **more).tasks == expected
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "part"),
     [
         ("model.embed_tokens.weight", Part.EMBEDDING),
@@ -581,7 +507,7 @@ def test_bytes_after_a_conversion_are_counted_by_part() -> None:
     assert packed.bf16_bytes_by_part == {"embedding": 10, "experts": 640}
 
 
-@pytest.mark.parametrize(
+@together(
     "change",
     [
         {"text_config": {"text_config": {"text_config": {}}}},
@@ -597,7 +523,6 @@ def test_bytes_after_a_conversion_are_counted_by_part() -> None:
         {"num_experts": 8, "num_experts_per_tok": 2, "decoder_sparse_step": -1},
         {"full_attention_interval": 4, "linear_num_value_heads": 4},
     ],
-    ids=str,
 )
 def test_hostile_configs(change: dict[str, Any]) -> None:
     with pytest.raises((UntrustedError, InputError)):

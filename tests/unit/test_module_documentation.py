@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+from together import together
 
 MODULES = Path(__file__).resolve().parents[2] / "plugins" / "modules"
 PLUGINS = "ansible_collections.headfirst.serving.plugins.modules"
@@ -24,7 +24,7 @@ def unknown(options: dict[str, dict[str, Any]], known: set[str]) -> Iterator[str
             yield from unknown(option.get(part, {}), known)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in MODULES.glob("[a-z]*.py")))
+@together("name", sorted(path.stem for path in MODULES.glob("[a-z]*.py")))
 def test_an_option_has_only_keys_that_ansible_has(name: str) -> None:
     module = importlib.import_module(f"{PLUGINS}.{name}")
     assert list(unknown(yaml.safe_load(module.DOCUMENTATION).get("options", {}), OPTION)) == []

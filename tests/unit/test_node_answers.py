@@ -33,6 +33,7 @@ from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.diagnose.tuning import read_live
 from headfirst.decide.engines.sglang.tuning import read_past
 from model_files import CONFIG, INDEX, SHARDS
+from together import together
 
 NODE = HostAccess("node1", "node1")
 TARGET = Target(NODE, "192.0.2.1")
@@ -135,7 +136,7 @@ BAD: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("change", BAD.values(), ids=BAD.keys())
+@together("change", BAD.values())
 def test_an_answer_of_wrong_types_names_its_node(change: Change) -> None:
     hostile = copy.deepcopy(GOOD)
     change(hostile)

@@ -14,6 +14,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import shared_fo
 from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer
 from headfirst.node.weights.cli import main
 from recorded_hosts import SHAPES, facts
+from together import together
 from weights_role import role
 
 
@@ -27,8 +28,8 @@ def test_the_facts_of_a_host_pass_as_they_are(shape: str, tmp_path: Path) -> Non
     assert node_answer.named({**host, "model_folder": None}, HOST)["model_folder"] is None
 
 
-@pytest.mark.parametrize("filter_name", ["service_change", "service_rollback", "service_kept"])
-@pytest.mark.parametrize(
+@together("filter_name", ["service_change", "service_rollback", "service_kept"])
+@together(
     "bad",
     [
         {"generations": {"../../models/M/a": {"worked_at": 9.0, "rank": 0, "ranks": 1}}},

@@ -34,6 +34,7 @@ from headfirst.decide.plan.sizing.sizes import Copies, Fleet
 from headfirst.decide.plan.trial import Trial
 from headfirst.decide.plan.types import Fit
 from headfirst.decide.plan.weights import precision
+from known_models import model
 from trials import offered, trial_on
 from typer.testing import CliRunner
 
@@ -46,12 +47,6 @@ def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
-def model(id: str) -> Checkpoint:
-    found = catalogue.lookup(id)
-    assert found is not None
-    return found
-
-
 def catalogued() -> list[Checkpoint]:
     return [model(id) for id in catalogue.ids()]
 
@@ -60,22 +55,26 @@ def fleet(gpu: str, nodes: int, gpus_per_node: int = 8) -> Fleet:
     return Fleet(gpus.find(gpu), nodes, gpus_per_node)
 
 
-def surveyed(gpu: str, nodes: int, gpus_per_node: int = 8) -> Models:
-    return offered(catalogued(), fleet(gpu, nodes, gpus_per_node))
+def surveyed(its: Fleet, *ids: str) -> Models:
+    return offered([model(id) for id in ids], its)
 
 
 def offer(found: Models, id: str) -> Offer:
     return next(one for one in found.offers if one.model == id)
 
 
+def offer_of(id: str, its: Fleet) -> Offer:
+    return offer(surveyed(its, id), id)
+
+
 def test_a_small_model_has_a_copy_on_every_gpu() -> None:
-    small = offer(surveyed("A100-80G", 2), "Qwen/Qwen2-7B")
+    small = offer_of("Qwen/Qwen2-7B", fleet("A100-80G", 2))
     assert (small.tensor_parallel, small.nodes_per_replica, small.replicas) == (1, 1, 16)
     assert small.kv_tokens >= ENOUGH_TOKENS
 
 
 def test_nodes_that_hold_no_further_copy_go_to_the_ones_there_are() -> None:
-    large = offer(surveyed("A100-80G", 4), "deepseek-ai/DeepSeek-R1")
+    large = offer_of("deepseek-ai/DeepSeek-R1", fleet("A100-80G", 4))
     assert (large.tensor_parallel, large.pipeline_parallel, large.replicas) == (32, 1, 1)
     assert large.convert_to_bf16
     assert large.dtype == "bf16"
@@ -83,28 +82,32 @@ def test_nodes_that_hold_no_further_copy_go_to_the_ones_there_are() -> None:
 
 
 def test_several_copies_are_in_the_lines() -> None:
-    lines = offer(surveyed("A100-80G", 4), "meta-llama/Llama-3.1-405B-Instruct").lines
+    lines = offer_of("meta-llama/Llama-3.1-405B-Instruct", fleet("A100-80G", 4)).lines
     assert lines[1:] == ["tensor_parallel=16", "replicas=2", "gpus_per_replica=16"]
 
 
-def test_a_newer_model_of_the_size_is_before_an_older_one() -> None:
-    order = [offer.model for offer in surveyed("RTX-4090", 1, gpus_per_node=2).offers]
-    assert order.index("Qwen/Qwen3-32B-AWQ") < order.index("Qwen/Qwen2.5-32B-Instruct-GPTQ-Int4")
-    order = [offer.model for offer in surveyed("A100-80G", 1).offers]
-    assert order.index("Qwen/Qwen3-32B") < order.index("Qwen/Qwen2.5-72B-Instruct")
-    order = [offer.model for offer in surveyed("H200-141G", 1).offers]
-    assert order.index("deepseek-ai/DeepSeek-R1") < order.index("meta-llama/Llama-3.1-405B-Instruct")
-    assert order.index("deepseek-ai/DeepSeek-R1") < order.index("Qwen/QwQ-32B")
-    assert order.index("Qwen/Qwen3-235B-A22B-Instruct-2507") < order.index("Qwen/Qwen3-235B-A22B")
+@pytest.mark.parametrize(
+    ("gpu", "gpus", "first", "second"),
+    [
+        ("RTX-4090", 2, "Qwen/Qwen3-32B-AWQ", "Qwen/Qwen2.5-32B-Instruct-GPTQ-Int4"),
+        ("A100-80G", 8, "Qwen/Qwen3-32B", "Qwen/Qwen2.5-72B-Instruct"),
+        ("H200-141G", 8, "deepseek-ai/DeepSeek-R1", "meta-llama/Llama-3.1-405B-Instruct"),
+        ("H200-141G", 8, "deepseek-ai/DeepSeek-R1", "Qwen/QwQ-32B"),
+        ("H200-141G", 8, "Qwen/Qwen3-235B-A22B-Instruct-2507", "Qwen/Qwen3-235B-A22B"),
+        # NVFP4 takes more bits than the publisher's MXFP4 and INT4, from which it was made.
+        ("B200-180G", 8, "deepseek-ai/DeepSeek-V4-Flash", "nvidia/DeepSeek-V4-Flash-NVFP4"),
+        ("B200-180G", 8, "deepseek-ai/DeepSeek-V4-Pro", "nvidia/DeepSeek-V4-Pro-NVFP4"),
+        ("B200-180G", 8, "deepseek-ai/DeepSeek-V4-Pro-0813", "deepseek-ai/DeepSeek-V4-Pro"),
+        ("B200-180G", 8, "moonshotai/Kimi-K2.6", "nvidia/Kimi-K2.6-NVFP4"),
+    ],
+)
+def test_newer_models_and_the_publishers_own_copies_are_first(
+    gpu: str, gpus: int, first: str, second: str
+) -> None:
+    assert [one.model for one in surveyed(fleet(gpu, 1, gpus), second, first).offers] == [first, second]
 
 
-def test_the_publishers_own_copy_is_before_one_that_was_quantised_again() -> None:
-    """NVFP4 takes more bits than the publisher's MXFP4 and INT4, from which it was made."""
-    offers = [offer.model for offer in surveyed("B200-180G", 1).offers]
-    for name in ("DeepSeek-V4-Flash", "DeepSeek-V4-Pro"):
-        assert offers.index(f"deepseek-ai/{name}") < offers.index(f"nvidia/{name}-NVFP4")
-    assert offers.index("deepseek-ai/DeepSeek-V4-Pro-0813") < offers.index("deepseek-ai/DeepSeek-V4-Pro")
-    assert offers.index("moonshotai/Kimi-K2.6") < offers.index("nvidia/Kimi-K2.6-NVFP4")
+def test_the_publisher_of_a_copy_is_that_of_its_model() -> None:
     assert catalogue.publisher("nvidia/kimi-k2.6-nvfp4") == "moonshotai"
     assert catalogue.publisher("somebody/else") == "somebody"
 
@@ -123,7 +126,7 @@ def test_the_most_precise_copy_of_a_model_is_first() -> None:
 
 
 def test_tasks_are_listed_one_after_the_other_and_short_caches_last() -> None:
-    offers = surveyed("A10", 1, gpus_per_node=1).offers
+    offers = offered(catalogued(), fleet("A10", 1, 1)).offers
     groups = ["chat", "embedding", "rerank", "reward", "completion"]
     places = [(groups.index(group_of(offer.task)), not offer.long_request) for offer in offers]
     assert places == sorted(places)
@@ -186,11 +189,11 @@ def test_the_tokens_of_an_offer_are_those_of_its_plan(
 
 
 def test_what_cannot_be_served_has_the_nodes_that_it_needs() -> None:
-    found = surveyed("A100-80G", 2)
-    reason = next(one.reason for one in found.refused if one.model == "deepseek-ai/DeepSeek-R1")
-    assert reason == "It needs 3 nodes with 8 × A100-80G in BF16."
-    reason = next(one.reason for one in surveyed("T4", 1).refused if one.model == "deepseek-ai/DeepSeek-R1")
-    assert reason == "It does not fit in FP16 on any number of nodes with 8 × T4."
+    for its, reason in (
+        (fleet("A100-80G", 2), "It needs 3 nodes with 8 × A100-80G in BF16."),
+        (fleet("T4", 1), "It does not fit in FP16 on any number of nodes with 8 × T4."),
+    ):
+        assert surveyed(its, "deepseek-ai/DeepSeek-R1").refused[0].reason == reason
 
 
 def test_a_task_leaves_the_other_models_out() -> None:
@@ -411,12 +414,14 @@ def test_a_plan_that_does_not_fit_ends_with_2_in_json_too() -> None:
     assert json.loads(result.stdout)["services"][0]["alternatives"]
 
 
-def test_the_command_lists_models_and_lines() -> None:
+def test_the_command_lists_models_and_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = ["deepseek-ai/DeepSeek-R1", *catalogue.ids()[::40]]
+    monkeypatch.setattr(catalogue, "ids", lambda: some)
     inventory = str(INVENTORIES / "h20x2.ini")
     result = CliRunner().invoke(app, ["models", inventory, "--json"])
     assert result.exit_code == 0, result.output
     found = Models.model_validate(json.loads(result.stdout))
-    assert len(found.offers) + len(found.refused) == len(catalogue.ids())
+    assert sorted(one.model for one in (*found.offers, *found.refused)) == sorted(some)
     assert all(one.weights_seconds > 0 for one in found.offers)
     table = CliRunner().invoke(app, ["models", inventory, "--all"], env={"COLUMNS": "160"})
     assert "deepseek-ai/DeepSeek-R1 " in table.output
@@ -433,7 +438,8 @@ def test_the_lines_of_one_model_make_a_plan(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["plan", str(changed)]).exit_code == 0
 
 
-def test_an_inventory_without_a_model_is_enough(tmp_path: Path) -> None:
+def test_an_inventory_without_a_model_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "ids", lambda: ["Qwen/Qwen3-32B"])
     path = tmp_path / "new.ini"
     path.write_text("[head]\nn1 ansible_host=192.0.2.1 gpus=8 gpu=H200-141G nic=eth0 hca=none\n")
     assert CliRunner().invoke(app, ["models", str(path)]).exit_code == 0

@@ -26,15 +26,25 @@ from headfirst.decide.model.task import Task
 from headfirst.decide.plan.presets import Situation, choose
 from headfirst.decide.plan.sizing.fit import memory, memory_of
 from headfirst.decide.plan.sizing.parallel import Spread
+from known_models import model
+from together import together
 from typer.testing import CliRunner
 
 ENGINES = [engines.get(name, version) for name in engines.names() for version in engines.versions(name)]
 
 
-def model(id: str = "deepseek-ai/DeepSeek-R1") -> Checkpoint:
-    found = catalogue.lookup(id)
-    assert found is not None
-    return found
+def _kinds() -> list[str]:
+    """One model of each family, architecture, task and quantisation, with draft layers and without."""
+    kinds = {}
+    for id in reversed(catalogue.ids()):
+        its = model(id)
+        family = families.find(its)
+        key = (family and family.name, its.architecture, families.task(its), its.quantization_name)
+        kinds[(*key, bool(its.nextn_layers))] = id
+    return sorted(kinds.values())
+
+
+KINDS = _kinds()
 
 
 def situation(
@@ -122,15 +132,16 @@ def test_sglang_is_asked_for_images_where_it_leaves_them_out(version: str, id: s
 
 
 @pytest.mark.parametrize("name", engines.names())
-def test_every_model_of_the_catalogue_takes_every_preset(name: str) -> None:
+def test_every_kind_of_model_takes_every_preset(name: str) -> None:
     """The newest version; tests/engines reads the commands of each."""
+    assert len(KINDS) > 160
     engine = engines.get(name)
-    for id, preset in product(catalogue.ids(), get_args(Preset)):
+    for id, preset in product(KINDS, get_args(Preset)):
         choice = choose(situation(model(id), preset=preset, parsers=True, engine=engine, tensor=1, nodes=1))
         assert not engine.check_arguments(choice.arguments).problems
 
 
-@pytest.mark.parametrize(
+@together(
     ("id", "architecture", "family"),
     [
         ("deepseek-ai/DeepSeek-R1-0528", "DeepseekV3ForCausalLM", "deepseek-r1"),
@@ -270,7 +281,7 @@ def test_each_family_has_parsers_and_a_way_to_low_latency_or_a_reason_why_not(en
             assert not (is_chosen and lines), (name, purpose)
 
 
-@pytest.mark.parametrize(
+@together(
     ("family", "engine", "reasoning", "tools", "drafts"),
     [
         ("deepseek-v4", "sglang", "deepseek-v4", "deepseekv4", "EAGLE"),
@@ -320,10 +331,10 @@ def test_low_latency_as_the_recipes_have_it(
     assert (text or values.get("speculative_algorithm")) == drafts
 
 
-@pytest.mark.parametrize("preset", get_args(Preset))
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: f"{engine.name}-{engine.version}")
+@together("preset", get_args(Preset))
+@together("engine", ENGINES)
 def test_a_preset_brings_an_argument_an_offer_or_a_reason(engine: Engine, preset: Preset) -> None:
-    for id in catalogue.ids():
+    for id in KINDS:
         for gpu in ("H200-141G", "A100-80G"):
             choice = choose(situation(model(id), preset=preset, engine=engine, tensor=1, nodes=1, gpu=gpu))
             assert choice.chosen or choice.left_out, (id, gpu)

@@ -26,13 +26,21 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@settings(
+_SETTINGS = settings(
     max_examples=500, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
 )
-@given(examples())
-def test_a_plan_holds_what_it_states_or_is_refused(path: Path, example: Example) -> None:
+
+
+def test_a_plan_holds_what_it_states_or_is_refused(path: Path) -> None:
     """tests/long tries 20,000, other ones each time."""
-    random_plans.check(example, path)
+
+    # Where Hypothesis sees a test while pytest collects, each worker reads all modules for their constants.
+    @_SETTINGS
+    @given(examples())
+    def holds(example: Example) -> None:
+        random_plans.check(example, path)
+
+    holds()
 
 
 def _one_host(engine: str, config: dict[str, Any] = _QWEN, **settings: Any) -> Example:

@@ -8,11 +8,12 @@ from importlib.resources import files
 import pytest
 from headfirst.decide.model import releases
 from headfirst.decide.model.catalogue_entries import RELEASED
+from together import together
 
 ROWS = json.loads(files("headfirst.decide.model").joinpath("releases.json").read_text())["rows"]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["ids"][0])
+@together("row", ROWS)
 def test_a_row_has_a_date_and_its_source(row: dict[str, str]) -> None:
     assert row.keys() == {"ids", "released", "source"}
     assert RELEASED.fullmatch(row["released"])

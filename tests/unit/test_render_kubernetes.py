@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-import kubernetes_validate
 import pytest
 import yaml
 from headfirst.common.errors import InputError
@@ -88,6 +86,9 @@ def templates(page: dict[str, Any]) -> list[dict[str, Any]]:
 
 def validate(page: dict[str, Any]) -> None:
     """Raises where the API server would refuse it, unknown fields too."""
+    import jsonschema  # it compiles grammars for seconds
+    import kubernetes_validate
+
     if page["kind"] != "LeaderWorkerSet":
         kubernetes_validate.validate(page, VERSION, strict=True)
         return
@@ -192,7 +193,9 @@ def test_undivided_replicas_have_no_router() -> None:
 def test_the_schemas_refuse_mistakes(field: str) -> None:
     (page,) = of_kind("LeaderWorkerSet", manifests(planned("lab.ini")))
     templates(page)[0]["spec"][field] = "wrong"
-    with pytest.raises(jsonschema.ValidationError):
+    from jsonschema import ValidationError
+
+    with pytest.raises(ValidationError):
         validate(page)
 
 

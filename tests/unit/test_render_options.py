@@ -11,6 +11,7 @@ from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import scheduled_options
 from rendering import planned, sample
+from together import together
 
 TARGETS = get_args(Target)
 # Fields whose values a scheduler's files have from other fields of the plan.
@@ -49,8 +50,8 @@ def text(plan: Plan, target: Target) -> str:
     )
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("field", sorted(Container.model_fields))
+@together("target", TARGETS)
+@together("field", sorted(Container.model_fields))
 def test_no_option_is_dropped_without_a_word(field: str, target: Target) -> None:
     if field in ELSEWHERE[target]:
         return
@@ -71,8 +72,8 @@ def with_router(plan: Plan, **changes: Any) -> Plan:
     return plan.model_copy(update={"services": services})
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("field", sorted(Container.model_fields))
+@together("target", TARGETS)
+@together("field", sorted(Container.model_fields))
 def test_no_option_of_the_router_is_dropped_either(field: str, target: Target) -> None:
     if field in {*_COMMAND, "command", "env_file", *(ELSEWHERE[target] & _SCHEDULED - {"gpus"})}:
         return
@@ -81,9 +82,9 @@ def test_no_option_of_the_router_is_dropped_either(field: str, target: Target) -
     assert text(changed, target) != text(plan, target), f"--to {target} drops the option {field}"
 
 
-@pytest.mark.parametrize("target", ["slurm", "kubernetes"])
-@pytest.mark.parametrize("inventory", ["lab.ini", "a100x4.ini"])
-@pytest.mark.parametrize("limit", [*scheduled_options.FLAGS, "rttime", "nice"])
+@together("target", ["slurm", "kubernetes"])
+@together("inventory", ["lab.ini", "a100x4.ini"])
+@together("limit", [*scheduled_options.FLAGS, "rttime", "nice"])
 def test_each_limit_is_set_or_stated(limit: str, inventory: str, target: Target) -> None:
     """Also memlock beside the capability IPC_LOCK, which the ranks with RDMA have."""
     made = text(with_container(planned(inventory), ulimits={limit: 1024 * 67}), target)

@@ -45,7 +45,8 @@ class Job:
         self.programs.record("srun", SRUN)
         self.programs.add("scontrol", "echo n0; echo n1\n")
         self.programs.add("ip", IP)
-        # The service answers at once.
+        # The service answers at once, and nothing waits for long.
+        self.programs.add("sleep", "exec /bin/sleep 0.05\n")
         self.programs.add("curl", "cat >/dev/null\n")
         self.venv = folder / "venv" / "bin"
         self.venv.mkdir(parents=True)
@@ -159,7 +160,6 @@ def test_a_service_that_does_not_answer_ends_the_job(tmp_path: Path) -> None:
     service = service.model_copy(update={"readiness": ready})
     job = Job(tmp_path, plan.model_copy(update={"services": [service]}))
     job.programs.record("python3", "exec /bin/sleep 4 >/dev/null 2>&1\n")
-    job.programs.add("sleep", "exec /bin/sleep 0.1\n")
     job.programs.add("curl", "exit 22\n")
     code, _, error = job.run(tasks=1)
     assert code == 1
@@ -279,6 +279,9 @@ def test_the_steps_of_a_divided_service_have_hosts_of_their_own(tmp_path: Path) 
     assert "#SBATCH --nodes=4\n" in text
     assert "#SBATCH --gres=gpu:8\n" in text
     assert "# By number in the job, hosts 0 to 1: prefill, host 2: decode, host 3: decode.\n" in text
+    # No container has the router's file here.
+    mounted = 'sed "s|/etc/headfirst/router.env|$SLURM_SUBMIT_DIR/secrets/router.env|"'
+    job.programs.record("srun", SRUN.replace("$(cat;", f"$({mounted};"))
     job.programs.record("python3")
     code, _, error = job.run(tasks=4)
     assert code == 0, error

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from headfirst.common.safetensors_file import header_length, read_header
 from headfirst.common.untrusted import UntrustedError
+from together import together
 
 
 def header(**tensors: Any) -> bytes:
@@ -35,7 +36,7 @@ def test_headers_that_the_format_allows() -> None:
     assert read_header(b"{}", 10) == []
 
 
-@pytest.mark.parametrize(
+@together(
     "text",
     [
         b"",
@@ -79,7 +80,6 @@ def test_headers_that_the_format_allows() -> None:
         header(**{"a\nb": tensor(0, 1)}),
         header(**{"a" * 5000: tensor(0, 1)}),
     ],
-    ids=lambda text: repr(text[:60]),
 )
 def test_headers_that_the_format_refuses(text: bytes) -> None:
     with pytest.raises(UntrustedError) as raised:

@@ -15,6 +15,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.service_change i
     previous,
     rollback,
 )
+from together import together
 
 OLD, OLDER = "old", "older"
 
@@ -43,62 +44,52 @@ def test_a_generation_is_all_ranks_together() -> None:
     assert change([rank(1), rank(0)])["generation"] == NEW
 
 
-def test_the_first_start_has_nothing_to_return_to() -> None:
-    found = change([rank(0), rank(1)])
-    assert (found["restart"], found["fallback"], found["keep"]) == (True, "", [NEW])
+def both(current: str, **state: Any) -> list[dict[str, Any]]:
+    return [rank(number, current, **state) for number in (0, 1)]
 
 
-def test_what_runs_as_wanted_is_left_alone() -> None:
-    assert not change([rank(n, NEW, **{NEW: 5.0}) for n in (0, 1)])["restart"]
+OWN = hashlib.sha256(json.dumps([[0, "new"], [1, "new"]]).encode()).hexdigest()[:12]
 
 
-def test_a_dead_rank_restarts_all_and_is_no_change() -> None:
-    found = change([rank(0, NEW, **{NEW: 5.0, OLD: 1.0}), rank(1, NEW, running=False, **{NEW: 0, OLD: 1.0})])
-    assert (found["restart"], found["fallback"]) == (True, "")
-
-
-def test_a_change_returns_to_what_served_last() -> None:
-    found = change([rank(n, OLD, **{OLD: 5.0, OLDER: 3.0}) for n in (0, 1)])
-    assert (found["fallback"], found["fallback_hosts"]) == (OLD, ["node0", "node1"])
-    assert found["keep"] == [NEW, OLD]
-
-
-@pytest.mark.parametrize(
-    "ranks",
+@together(
+    ("ranks", "restart", "fallback"),
     [
+        # The first start; what runs as it is wanted; a dead rank, which is no change.
+        (both(""), True, ""),
+        (both(NEW, **{NEW: 5.0}), False, ""),
+        ([rank(0, NEW, **{NEW: 5.0, OLD: 1.0}), rank(1, NEW, running=False, **{NEW: 0, OLD: 1.0})], True, ""),
+        # A generation of a release that did not name the hosts goes on.
+        (both(OWN, **{OWN: 5.0}), False, ""),
+        (both(OLD, old=5.0, older=3.0), True, OLD),
+        # What served before is undone, too.
+        (both(OLD, **{OLD: 5.0, NEW: 3.0}), True, OLD),
+        # What runs, also where another version was started after it; else what served last.
+        (both(OLDER, old=2.0, older=1.0), True, OLDER),
+        (both(OLDER, running=False, old=2.0, older=1.0), True, OLD),
         # Killed between the renames of two hosts, and before any rank got the new name.
-        [rank(0, NEW, **{NEW: 0, OLD: 5.0}), rank(1, OLD, **{NEW: 0, OLD: 5.0})],
-        [rank(0, **{NEW: 0, OLD: 5.0}), rank(1, OLD, running=False, **{NEW: 0, OLD: 5.0})],
+        ([rank(0, NEW, **{NEW: 0, OLD: 5.0}), rank(1, OLD, **{NEW: 0, OLD: 5.0})], True, OLD),
+        ([rank(0, **{NEW: 0, OLD: 5.0}), rank(1, OLD, running=False, **{NEW: 0, OLD: 5.0})], True, OLD),
         # Killed while the old one was marked: one host has the mark.
-        [rank(0, OLD, **{OLD: 5.0}), rank(1, OLD, **{OLD: 0})],
+        ([rank(0, OLD, old=5.0), rank(1, OLD, old=0)], True, OLD),
+        # A new host takes no part in the old version.
+        ([*both(OLD, old=5.0), rank(2)], True, OLD),
+        # It never served; a host lost its container; a rank is there twice.
+        (both(OLD, old=0), True, ""),
+        ([rank(0, OLD, old=5.0), rank(1)], True, ""),
+        ([{**rank(1, OLD, old=5.0, older=3.0), "rank": number} for number in (0, 1)], True, ""),
     ],
 )
-def test_a_killed_run_does_not_lose_the_old_version(ranks: list[dict[str, Any]]) -> None:
+def test_what_restarts_and_what_it_returns_to(
+    ranks: list[dict[str, Any]], restart: bool, fallback: str
+) -> None:
     found = change(ranks)
-    assert (found["restart"], found["fallback"]) == (True, OLD)
+    assert (found["restart"], found["fallback"]) == (restart, fallback)
+    assert not fallback or found["fallback_hosts"] == ["node0", "node1"]
 
 
-@pytest.mark.parametrize(
-    "ranks",
-    [
-        [rank(0, OLD, **{OLD: 0}), rank(1, OLD, **{OLD: 0})],  # it never served
-        [rank(0, OLD, **{OLD: 5.0}), rank(1)],  # a host lost its container
-    ],
-)
-def test_what_did_not_serve_or_is_incomplete_is_not_returned_to(ranks: list[dict[str, Any]]) -> None:
-    assert change(ranks)["fallback"] == ""
-
-
-def test_a_new_host_takes_no_part_in_the_old_version() -> None:
-    found = change([rank(0, OLD, **{OLD: 5.0}), rank(1, OLD, **{OLD: 5.0}), rank(2)])
-    assert (found["fallback"], found["fallback_hosts"]) == (OLD, ["node0", "node1"])
-
-
-def test_a_change_returns_to_what_runs_also_where_another_version_was_started_after_it() -> None:
-    ranks = [rank(number, OLDER, old=2.0, older=1.0) for number in (0, 1)]
-    assert change(ranks)["fallback"] == OLDER
-    stopped = [rank(number, OLDER, running=False, old=2.0, older=1.0) for number in (0, 1)]
-    assert change(stopped)["fallback"] == OLD
+def test_what_is_kept_is_new_or_returned_to() -> None:
+    assert change(both(""))["keep"] == [NEW]
+    assert change(both(OLD, old=5.0, older=3.0))["keep"] == [NEW, OLD]
 
 
 def test_a_shape_with_fewer_hosts_returns_to_no_other_version_than_what_runs() -> None:
@@ -109,24 +100,19 @@ def test_a_shape_with_fewer_hosts_returns_to_no_other_version_than_what_runs() -
     assert change(here)["fallback"] == OLDER
 
 
-def test_a_change_to_what_served_before_can_be_undone() -> None:
-    assert change([rank(number, OLD, **{OLD: 5.0, NEW: 3.0}) for number in (0, 1)])["fallback"] == OLD
-
-
 def test_a_rollback_that_fails_returns_to_what_runs() -> None:
-    ranks = [rank(number, OLDER, old=5.0, older=3.0, third=1.0) for number in (0, 1)]
-    assert rollback(ranks, "third")["fallback"] == OLDER
+    assert rollback(both(OLDER, old=5.0, older=3.0, third=1.0), "third")["fallback"] == OLDER
 
 
 def test_rollback_goes_to_the_version_before_and_can_return() -> None:
-    found = rollback([rank(n, OLD, **{OLD: 5.0, OLDER: 3.0}) for n in (0, 1)])
+    found = rollback(both(OLD, old=5.0, older=3.0))
     assert (found["generation"], found["fallback"]) == (OLDER, OLD)
-    back = rollback([rank(n, OLDER, **{OLD: 5.0, OLDER: 9.0}) for n in (0, 1)])
+    back = rollback(both(OLDER, old=5.0, older=9.0))
     assert (back["generation"], back["fallback"]) == (OLD, OLDER)
 
 
 def test_rollback_with_one_version_has_nowhere_to_go() -> None:
-    assert rollback([rank(n, OLD, **{OLD: 5.0}) for n in (0, 1)])["generation"] == ""
+    assert rollback(both(OLD, old=5.0))["generation"] == ""
 
 
 def replica(current: str, **served: float) -> list[dict[str, Any]]:
@@ -226,12 +212,12 @@ def test_a_replica_that_a_version_did_not_change_belongs_to_both() -> None:
 
 
 def test_records_without_versions_are_versions_of_their_own() -> None:
-    found = previous({"a": [rank(n, OLD, **{OLD: 5.0, OLDER: 3.0}) for n in (0, 1)]})
+    found = previous({"a": both(OLD, old=5.0, older=3.0)})
     assert (found["version"], found["served_at"]) == (OLDER, 3.0)
 
 
 def test_with_several_replicas_every_version_stays_until_all_serve() -> None:
-    ranks = [rank(n, OLD, **{OLD: 5.0, OLDER: 3.0}) for n in (0, 1)]
+    ranks = both(OLD, old=5.0, older=3.0)
     assert change(ranks, replicas=2, standbys=["standby-1"])["keep"] == [NEW, OLD, OLDER, "standby-1"]
     state = [replica("g3", v1=1.0, v2=2.0, v3=3.0, v4=0.0), replica("g3", v1=1.0, v3=3.0)]
     ranks = [{**one, "replica": name} for name, two in zip("ab", state, strict=True) for one in two]
@@ -276,12 +262,6 @@ def test_a_host_that_returns_in_another_ranks_place_gets_a_container_of_that_ran
     assert found["restart"]
 
 
-def test_a_generation_with_a_rank_twice_is_not_returned_to() -> None:
-    ranks = [{**rank(1, OLD, **{OLD: 5.0, OLDER: 3.0}), "rank": number} for number in (0, 1)]
-    assert change(ranks)["fallback"] == ""
+def test_a_rollback_returns_to_no_generation_with_a_rank_twice() -> None:
+    ranks = [{**rank(1, OLD, old=5.0, older=3.0), "rank": number} for number in (0, 1)]
     assert rollback(ranks)["generation"] == ""
-
-
-def test_a_generation_of_a_release_that_did_not_name_hosts_goes_on() -> None:
-    own = hashlib.sha256(json.dumps([[0, "new"], [1, "new"]]).encode()).hexdigest()[:12]
-    assert not change([rank(n, own, **{own: 5.0}) for n in (0, 1)])["restart"]

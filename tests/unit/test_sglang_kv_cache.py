@@ -14,6 +14,7 @@ import pytest
 from headfirst.decide.engines.sglang import kv_cache, layout, memory, support
 from headfirst.decide.hardware.gpus import MIB, Gpu, find
 from model_configs import checkpoint
+from together import together
 
 VERSION = "0.5.23"
 RECORD: dict[str, Any] = json.loads(
@@ -31,7 +32,7 @@ def settings(row: dict[str, Any]) -> tuple[Gpu, dict[str, Any], Any]:
     return gpu, given, layout.layout(VERSION, tensor, pipeline, given)
 
 
-@pytest.mark.parametrize("name", RECORD["models"])
+@together("name", RECORD["models"])
 def test_the_cache_is_what_sglang_computes(name: str) -> None:
     model = checkpoint(name)
     for row in RECORD["models"][name]:
@@ -51,7 +52,7 @@ def test_the_cache_is_what_sglang_computes(name: str) -> None:
         assert ours == pytest.approx({key: row[key] for key in ours}, rel=0.01, abs=1), where
 
 
-@pytest.mark.parametrize("name", RECORD["models"])
+@together("name", RECORD["models"])
 def test_the_fraction_is_what_sglang_computes(name: str) -> None:
     model = checkpoint(name)
     for row in RECORD["models"][name]:

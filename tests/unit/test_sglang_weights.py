@@ -13,6 +13,7 @@ from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.fit import weight_bytes_per_rank
+from together import together
 
 ENGINE = engines.get("sglang")
 RECORD: dict[str, Any] = json.loads(
@@ -41,7 +42,7 @@ def is_counted(name: str, row: dict[str, Any]) -> bool:
     return "moe_a2a_backend" not in row["arguments"] and not late and not name.startswith(UNCOUNTED)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@together("name", MODELS)
 def test_weights_are_within_an_eighth(name: str) -> None:
     checkpoint = model(name)
     for row in RECORD["models"][name]:
@@ -55,7 +56,7 @@ def test_weights_are_within_an_eighth(name: str) -> None:
         assert ours == pytest.approx(row["total"], rel=1 / 8), (row["gpu"], row["arguments"])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@together("name", MODELS)
 def test_what_sglang_refuses_is_refused(name: str) -> None:
     checkpoint = model(name)
     for row in RECORD["models"][name]:

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.headfirst.serving.plugins.filter.alike import differences, first_alike
 from ansible_collections.headfirst.serving.plugins.module_utils import shared_folder
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from together import together
 
 ROOT = "27 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw\n"
 # As the clients' kernels write them; paths, names and options are made up.
@@ -54,7 +55,7 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("type_", LINES)
+@together("type_", LINES)
 def test_types_of_shared_file_systems_are_recognised(type_: str) -> None:
     found = shared_folder.mount("/mnt/share/model", ROOT + f"99 27 {LINES[type_]}\n")
     assert found[0] == type_

@@ -29,6 +29,7 @@ from headfirst.control.deployment.running.stages import (
 )
 from headfirst.control.run.translate import parse_play_name
 from run_variables import up_variables
+from together import together
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = collection_root() / "playbooks"
@@ -57,7 +58,7 @@ def imports(playbook: str) -> list[str]:
     return [play["ansible.builtin.import_playbook"] for play in found]
 
 
-@pytest.mark.parametrize("playbook", dict.fromkeys(stage.playbook for stage in STAGES))
+@together("playbook", dict.fromkeys(stage.playbook for stage in STAGES))
 def test_the_plays_of_a_playbook_are_its_stages(playbook: str) -> None:
     found = {parse_play_name(play["name"]).stage: set(play["tags"]) for play in plays(playbook)}
     listed = {stage.name: {stage.group, stage.name} for stage in STAGES if stage.playbook == playbook}
@@ -163,7 +164,7 @@ def test_tags_are_taken_one_by_one() -> None:
     assert "Did you mean weights?" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage.playbook != "deregister.yml"])
+@together("stage", [stage for stage in STAGES if stage.playbook != "deregister.yml"])
 def test_stages_of_hosts_take_a_limit_and_those_of_all_ranks_refuse_it(stage: Any) -> None:
     for tag in (stage.group, stage.name):
         assert tag in TAGS

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from headfirst.common.metrics import read
 from headfirst.node.supervisor import records
+from together import together
 
 NAME, GENERATION, HEAD, WORKER, SPARE = "headfirst-engine", "standby-0123456789ab", "a", "b", "c"
 READINESS = {"path": "/health", "probe_path": "/v1/completions", "probe_body": {}, "answer": ["usage"]}
@@ -90,8 +91,8 @@ def test_the_routers_of_a_generation_have_the_keys_of_all_generations(tmp_path: 
     assert found == [("http://router:8000", "one"), ("http://router:8000", "new")]
 
 
-@pytest.mark.parametrize("value", [None, 5, "text", [], {}, ["a", 1], -1, float("nan"), True, "http://a:x"])
-@pytest.mark.parametrize(
+@together("value", [None, 5, "text", [], {}, ["a", 1], -1, float("nan"), True, "http://a:x"])
+@together(
     "keys",
     [
         ("url",),

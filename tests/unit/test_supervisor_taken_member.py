@@ -26,6 +26,7 @@ from headfirst.node.supervisor.host_state import Holds
 from headfirst.node.supervisor.messages import Request, Seen
 from headfirst.node.supervisor.node import Listener, Node
 from headfirst.node.supervisor.takeover import Agreement
+from together import together
 
 NAME, GENERATION, STANDBY = "headfirst-engine", "0123456789ab", "standby-0123456789ab"
 HEAD, WORKER, SPARE, VICTIM = "127.0.0.21", "127.0.0.22", "127.0.0.23", "127.0.0.24"
@@ -143,7 +144,7 @@ def test_a_record_writes_only_the_configuration_of_its_engine(victim: Victim) ->
     assert other.read_text() == "the settings"
 
 
-@pytest.mark.parametrize(
+@together(
     ("name", "generation"),
     [
         ("", GENERATION),

@@ -6,11 +6,13 @@ import json
 import random
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from headfirst.common import untrusted
 from headfirst.common.untrusted import UntrustedError
+from together import together
 
 TEMPLATE = "{{ lookup('pipe', 'id') }}"
 NOT_TEXT: list[Any] = [None, 1, 1.5, True, b"eth0", ["eth0"], {"a": 1}, 10**6000]
@@ -55,88 +57,60 @@ def random_texts(seed: int, count: int) -> list[str]:
     return ["".join(chance.choices(alphabet, k=chance.randrange(40))) for _ in range(count)]
 
 
-@pytest.mark.parametrize(
-    "name", ["eth0", "enp1s0f0np0", "mlx5_10", "br-1f2e", "eth0.100", "veth1@if5", "ib0:1"]
-)
-def test_names_of_devices(name: str) -> None:
-    assert untrusted.device_name(name, what="x") == name
+def check_of(name: str, **more: Any) -> Callable[[Any], Any]:
+    return partial(getattr(untrusted, name), what="a name", where="node1", **more)
 
 
-@pytest.mark.parametrize(
-    "name",
+DEVICE, PRODUCT, LINE = check_of("device_name"), check_of("product_name"), check_of("line")
+DIGEST, OBJECT = check_of("hex_digest", digits=64), check_of("json_object", limit=2)
+NUMBER, SIGN = check_of("integer"), check_of("integer", low=-1, high=1)
+
+
+@together(
+    ("check", "values"),
     [
-        "",
-        "-rf",
-        ".hidden",
-        "eth 0",
-        "eth0\n",
-        "eth0;id",
-        "a/b",
-        "a,b",
-        "$(id)",
-        "`id`",
-        "e" * 65,
-        TEMPLATE,
-        "éth0",
+        (DEVICE, ["eth0", "enp1s0f0np0", "mlx5_10", "br-1f2e", "eth0.100", "veth1@if5", "ib0:1"]),
+        (PRODUCT, ["NVIDIA A100-SXM4-80GB", "Quadro RTX 6000/8000", "A™"]),
+        (PRODUCT, ["NVIDIA RTX PRO 6000 Blackwell (Server)"]),
+        (LINE, ["Grüße, 你好 😀"]),
+        (NUMBER, [0, 1, 2**63 - 1]),
+        (SIGN, [-1, 0, 1]),
+        (DIGEST, ["0f" * 32]),
+        (OBJECT, [{"a": 1}]),
+        (
+            lambda path: str(untrusted.relative_path(path)),
+            ["a", "a/b.c", ".gitattributes", "..a", "a..", "你好/é", "a b", "-"],
+        ),
     ],
 )
-def test_what_is_no_name_of_a_device(name: str) -> None:
-    with pytest.raises(UntrustedError, match="an interface's name") as raised:
-        untrusted.device_name(name, what="an interface's name", where="node1")
+def test_what_a_check_accepts_is_returned_as_it_is(check: Callable[[Any], Any], values: list[Any]) -> None:
+    assert [check(value) for value in values] == values
+
+
+REFUSED: list[tuple[Callable[[Any], Any], str, list[Any]]] = [
+    (DEVICE, "a name", ["", "-rf", ".hidden", "eth 0", "eth0\n", "eth0;id", "a/b", "a,b", "e" * 65]),
+    (DEVICE, "a name", ["$(id)", "`id`", TEMPLATE, "éth0"]),
+    (PRODUCT, "a name", ["", " A100", TEMPLATE, "A100\n", "A100\x1b[0m", "{%x%}", "x" * 129]),
+    (LINE, "a name", ["a\nb", "a\x1bb", "a\x9bb", "a\u202eb", "\ud800", "x" * 1025]),
+    *((check, "is not text", NOT_TEXT) for check in (DEVICE, PRODUCT, LINE)),
+    (NUMBER, "not an integer from 0 to 9", [True, 1.0, "1", None, -1, 2**63, 2**64, 10**6000]),
+    (NUMBER, "not an integer from 0 to 9", [[], float("nan")]),
+    (SIGN, "not an integer from -1 to 1", [-2, 2]),
+    (DIGEST, "a name", ["", "a" * 63, "a" * 65, "A" * 64, "g" * 64, "a" * 63 + "\n", None, 5, b"a" * 64]),
+    (OBJECT, "not an object of at most 2 names", [None, [], "{}", 5, {"a": 1, "b": 2, "c": 3}]),
+    (partial(untrusted.relative_path, where="node1"), "file", [*BAD_PATHS, *NOT_TEXT]),
+    (lambda path: untrusted.file_listing(["good", path], where="node1"), "file", [*BAD_PATHS, *NOT_TEXT]),
+]
+
+
+@together(
+    ("check", "words", "value"),
+    [(check, words, value) for check, words, values in REFUSED for value in values],
+)
+def test_what_a_check_refuses_has_its_place(check: Callable[[Any], Any], words: str, value: Any) -> None:
+    with pytest.raises(UntrustedError, match=words) as raised:
+        check(value)
     assert raised.value.where == "node1"
-
-
-@pytest.mark.parametrize(
-    "name", ["NVIDIA A100-SXM4-80GB", "Quadro RTX 6000/8000", "NVIDIA RTX PRO 6000 Blackwell (Server)", "A™"]
-)
-def test_names_of_products(name: str) -> None:
-    assert untrusted.product_name(name, what="x") == name
-
-
-@pytest.mark.parametrize("name", ["", " A100", TEMPLATE, "A100\n", "A100\x1b[0m", "{%x%}", "x" * 129])
-def test_what_is_no_name_of_a_product(name: str) -> None:
-    with pytest.raises(UntrustedError):
-        untrusted.product_name(name, what="x")
-
-
-@pytest.mark.parametrize("check", [untrusted.device_name, untrusted.product_name, untrusted.line])
-@pytest.mark.parametrize("value", NOT_TEXT, ids=lambda value: type(value).__name__)
-def test_what_is_not_text(check: Callable[..., str], value: Any) -> None:
-    with pytest.raises(UntrustedError, match="is not text"):
-        check(value, what="x")
-
-
-@pytest.mark.parametrize("text", ["a\nb", "a\x1bb", "a\x9bb", "a\u202eb", "\ud800", "x" * 1025])
-def test_what_is_no_line(text: str) -> None:
-    with pytest.raises(UntrustedError):
-        untrusted.line(text, what="x")
-    assert untrusted.line("Grüße, 你好 😀", what="x") == "Grüße, 你好 😀"
-
-
-@pytest.mark.parametrize("value", [True, 1.0, "1", None, -1, 2**64, 10**6000, [], float("nan")], ids=type)
-def test_what_is_no_integer(value: Any) -> None:
-    with pytest.raises(UntrustedError, match="is not an integer from 0 to 9"):
-        untrusted.integer(value, what="x", high=2**63 - 1)
-
-
-def test_integers_between_their_bounds() -> None:
-    assert [untrusted.integer(value, what="x", low=-1, high=1) for value in (-1, 0, 1)] == [-1, 0, 1]
-
-
-@pytest.mark.parametrize("path", ["a", "a/b.c", ".gitattributes", "..a", "a..", "你好/é", "a b", "-"])
-def test_paths_inside_a_folder(path: str) -> None:
-    assert str(untrusted.relative_path(path)) == path
-
-
-@pytest.mark.parametrize(
-    "path", [*BAD_PATHS, *NOT_TEXT], ids=lambda path: ascii(path)[:30] if isinstance(path, str) else ""
-)
-def test_paths_that_leave_their_folder(path: Any) -> None:
-    with pytest.raises(UntrustedError) as raised:
-        untrusted.relative_path(path, where="hub")
-    assert raised.value.where == "hub"
-    with pytest.raises(UntrustedError):
-        untrusted.file_listing(["good", path])
 
 
 @pytest.mark.parametrize(
@@ -219,7 +193,7 @@ def test_inflate_refuses(data: bytes, words: str) -> None:
         untrusted.inflate(data, what="x", limit=1000)
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "clean"),
     [
         ("plain", "plain"),
@@ -248,7 +222,7 @@ def test_colours_may_stay_and_nothing_else() -> None:
     assert untrusted.for_terminal(text, colours=True) == "\x1b[1;31mred\x1b[0m link]0;\x1b[31mx"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@together("seed", range(20))
 def test_random_texts_never_pass_a_check_with_what_it_refuses(seed: int) -> None:
     for text in random_texts(seed, 500):
         shown = untrusted.for_terminal(text)
@@ -285,25 +259,6 @@ def test_random_bytes_are_json_or_refused(seed: int) -> None:
             untrusted.json_document(bytes(broken), what="x")
         except UntrustedError as error:
             assert str(error).isprintable()
-
-
-@pytest.mark.parametrize(
-    "value", ["", "a" * 63, "a" * 65, "A" * 64, "g" * 64, "a" * 63 + "\n", None, 5, b"a" * 64]
-)
-def test_what_is_no_digest(value: Any) -> None:
-    with pytest.raises(UntrustedError):
-        untrusted.hex_digest(value, what="x", digits=64)
-
-
-def test_a_digest() -> None:
-    assert untrusted.hex_digest("0f" * 32, what="x", digits=64) == "0f" * 32
-
-
-@pytest.mark.parametrize("value", [None, [], "{}", 5, {"a": 1, "b": 2, "c": 3}])
-def test_what_is_no_object(value: Any) -> None:
-    with pytest.raises(UntrustedError, match="not an object of at most 2 names"):
-        untrusted.json_object(value, what="x", limit=2)
-    assert untrusted.json_object({"a": 1}, what="x", limit=2) == {"a": 1}
 
 
 @pytest.mark.parametrize("password", ["s3cret", "s3@cret", "@s3cret@"])

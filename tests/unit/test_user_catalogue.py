@@ -74,9 +74,9 @@ def test_a_file_of_the_users_own_extends_the_catalogue(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     inventory = tmp_path / "cluster.ini"
     inventory.write_text(INVENTORY)
-    listed = json.loads(run(str(inventory), "--json").stdout)
-    ids = [offer["model"] for offer in listed["offers"]]
-    assert "team/tuned" in ids
+    listed = json.loads(run(str(inventory), "--json", "--model", "TEAM/tuned").stdout)
+    assert [offer["model"] for offer in listed["offers"]] == ["team/tuned"]
+    ids = catalogue.ids()
     assert len(ids) == len({id.lower() for id in ids})
     tuned, base = catalogue.lookup("team/tuned"), catalogue.lookup("Qwen/Qwen3-32B")
     assert tuned and base and tuned.total_bytes == base.total_bytes

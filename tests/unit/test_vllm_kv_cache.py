@@ -14,6 +14,7 @@ from headfirst.decide.engines.vllm import kv_cache, layout, support
 from headfirst.decide.hardware.gpus import find
 from headfirst.decide.model import catalogue
 from model_configs import checkpoint
+from together import together
 
 VERSION = "0.33.0"
 RECORD: dict[str, Any] = json.loads(
@@ -21,7 +22,7 @@ RECORD: dict[str, Any] = json.loads(
 )
 
 
-@pytest.mark.parametrize("name", RECORD["models"])
+@together("name", RECORD["models"])
 def test_the_cache_is_what_vllm_computes(name: str) -> None:
     model = checkpoint(name)
     for row in RECORD["models"][name]:
@@ -47,7 +48,7 @@ def test_the_cache_is_what_vllm_computes(name: str) -> None:
         assert blocks.room(size, longest, None).requests == row["max_num_seqs"], where
 
 
-@pytest.mark.parametrize(
+@together(
     ("model", "gpu", "values", "refused"),
     [
         ("nvidia--DeepSeek-V3.1-NVFP4", "A100-80G", {}, True),

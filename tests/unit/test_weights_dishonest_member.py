@@ -23,6 +23,7 @@ from headfirst.node.weights.proof.verify import verify
 from headfirst.node.weights.transfer.board import Board, Claim, Overview
 from headfirst.node.weights.transfer.messages import absorb, compose, parse, speak
 from headfirst.node.weights.transfer.signing import Key
+from together import together
 from transfer_hosts import KEY
 from transfers import LIMIT_S, Members, ended
 from weights_checkpoints import SHARD_1, two_shards, write_checkpoint
@@ -138,7 +139,7 @@ CHANGES: dict[str, tuple[tuple[str, ...], Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@together("change", CHANGES)
 def test_nothing_that_the_head_signed_can_be_changed(change: str) -> None:
     message = news_of_the_head()
     assert parse(json.dumps(message).encode(), Board(2, 3, KEY)).overview == OVERVIEW

@@ -20,6 +20,7 @@ from headfirst.node.weights.convert.convert_folder import convert
 from headfirst.node.weights.convert.convert_shard import STRIP
 from headfirst.node.weights.proof.deep_check import check_samples
 from headfirst.node.weights.proof.samples import load_samples
+from together import together
 from weights_checkpoints import BF16, Array, bits_equal, fp8_weight, load, reference, scales, write_checkpoint
 
 Bits = npt.NDArray[np.uint16]
@@ -370,7 +371,7 @@ def test_what_does_not_fit_its_format_is_refused_with_the_tensor(case: str, tmp_
     assert not (tmp_path / "to").exists()
 
 
-@pytest.mark.parametrize(
+@together(
     ("quantization", "reason"),
     [
         ({"quant_method": "modelopt", "quant_algo": "FP8"}, "modelopt is not understood"),

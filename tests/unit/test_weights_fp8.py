@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from headfirst.node.weights.convert.fp8 import BF16_NAN, dequantise, e4m3fn_values
+from together import together
 from weights_checkpoints import BF16, FP8, bits_equal, fp8_weight, reference, scales
 
 CODES = np.arange(256, dtype=np.uint8)
@@ -43,8 +44,8 @@ def test_all_codes_have_the_values_of_ml_dtypes() -> None:
     assert np.array_equal(np.signbit(e4m3fn_values()), np.signbit(theirs))
 
 
-@pytest.mark.parametrize("mantissa", [0, 1, 0x7FFF, 0x8000, 0x18000, 0x400000, 0x5A5A5A, 0x7FFFFF])
-@pytest.mark.parametrize("sign", [0, 0x80000000])
+@together("mantissa", [0, 1, 0x7FFF, 0x8000, 0x18000, 0x400000, 0x5A5A5A, 0x7FFFFF])
+@together("sign", [0, 0x80000000])
 def test_every_code_times_a_scale_of_every_exponent(mantissa: int, sign: int) -> None:
     """Subnormal results, overflow to infinity, zeros, NaN and infinite scales are among them."""
     found, theirs = all_codes(patterns(*(sign | exponent << 23 | mantissa for exponent in range(256))))
@@ -69,8 +70,8 @@ def test_rounding_is_to_nearest_even_for_every_upper_half_and_tie() -> None:
             assert bits_equal(found, np.repeat(theirs, width, 1)), (hex(lower), width)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (128, 128), (576, 7168 // 8), (129, 257), (300, 5), (3, 143)])
-@pytest.mark.parametrize("block", [(128, 128), (1, 32), (64, 16), (7, 13)])
+@together("shape", [(1, 1), (128, 128), (576, 7168 // 8), (129, 257), (300, 5), (3, 143)])
+@together("block", [(128, 128), (1, 32), (64, 16), (7, 13)])
 def test_shapes_that_are_no_multiple_of_the_block(shape: tuple[int, int], block: tuple[int, int]) -> None:
     weight, scale = fp8_weight(*shape), scales(*shape, block=block)
     assert bits_equal(ours(weight.view(np.uint8), scale, block), reference(weight, scale, block))

@@ -14,6 +14,7 @@ from headfirst.node.peers import authentication, server
 from headfirst.node.weights.proof.hashing import PIECE
 from headfirst.node.weights.transfer import chain, link, listener, messages, receiver
 from headfirst.node.weights.transfer.board import Member, Overview
+from together import together
 from transfer_hosts import PORT, TOKEN, Source, hosts, serving
 
 __all__ = ["hosts"]  # a fixture
@@ -48,7 +49,7 @@ def test_the_example_gets_the_bytes_with_the_token(hosts: list[str], tmp_path: P
         assert (done.stdout, done.returncode) == (b"", 22), "curl's code for a status of 400 and more"
 
 
-@pytest.mark.parametrize(
+@together(
     "statement",
     [
         f"A piece has {PIECE >> 20} MiB",

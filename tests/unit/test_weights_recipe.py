@@ -12,6 +12,7 @@ from headfirst.common.errors import InputError
 from headfirst.common.safetensors_file import read_shard
 from headfirst.node.weights.convert.convert_folder import convert
 from headfirst.node.weights.convert.recipe import make_recipe, scale_homes
+from together import together
 from weights_checkpoints import (
     SHARD_1,
     SHARD_2,
@@ -77,7 +78,7 @@ def test_a_quantization_config_that_is_not_understood(
         convert(tmp_path / "fp8", tmp_path / "bf16")
 
 
-@pytest.mark.parametrize(
+@together(
     "name",
     [
         *("a.weight_scale", "a.weight_scale_2", "a.weight_packed", "a.weight_zero_point", "a.weight_shape"),

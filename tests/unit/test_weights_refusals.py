@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.weights_refusals import refusal
+from together import together
 
 VARIABLES: dict[str, Any] = {
     "name": "m",
@@ -45,7 +45,7 @@ def test_nothing_is_wrong() -> None:
     assert refused(source="modelscope", model="org/m") == ""
 
 
-@pytest.mark.parametrize(
+@together(
     ("changed", "words"),
     [
         ({"convert_to_bf16": True}, "are both m. A converted model needs two folders: call it m-bf16."),

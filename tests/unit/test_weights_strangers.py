@@ -22,6 +22,7 @@ from headfirst.node.weights.transfer.board import Board, Overview
 from headfirst.node.weights.transfer.link import Refused, Unreachable
 from headfirst.node.weights.transfer.messages import VERSION, compose, parse, speak
 from headfirst.node.weights.transfer.signing import file_statement, overview_statement
+from together import together
 from transfer_hosts import KEY, TOKEN, exchange_news, listening
 from wire_tap import tapped
 
@@ -267,7 +268,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("case", MALFORMED)
+@together("case", MALFORMED)
 def test_a_malformed_message_is_refused(case: str) -> None:
     parse(json.dumps(GOOD).encode(), Board(1, 3, KEY))
     with pytest.raises(UntrustedError) as refusal:

@@ -14,7 +14,6 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.license import DisjunctiveLicense
 from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from headfirst.control.bundle.wheels import applying
 from packageurl import PackageURL
 
@@ -60,6 +59,9 @@ def build(source: Path, version: str, epoch: int) -> str:
     bom.components.update(parts, packages.values())
     bom.register_dependency(root, parts)
     text = JsonV1Dot6(bom).output_as_string(indent=2)
+    # It compiles grammars for five seconds, which only a release needs.
+    from cyclonedx.validation.json import JsonStrictValidator
+
     error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     if error is not None:
         raise ValueError(f"the SBOM does not match its schema: {error}")

@@ -283,12 +283,13 @@ def models(
         raise InputError("several --model are for --refresh", hint="Print the lines of one model.")
     _refuse_probe(probe, nodes)
     with with_nodes(run.inventories, nodes) as inventories:
-        survey = models(inventories, run.extra_vars, task=task, engine=engine, probe=probe)
-    if model:
-        survey = _of_model(survey, model[0])
+        chosen = model[0] if model else None
+        survey = models(inventories, run.extra_vars, task=task, engine=engine, probe=probe, model=chosen)
+    if chosen:
+        _refuse_unserved(survey, chosen)
     if output.as_json:
         typer.echo(survey.model_dump_json(indent=2, ensure_ascii=True))
-    elif model:
+    elif chosen:
         typer.echo("\n".join(survey.offers[0].lines))
     else:
         from headfirst.control.cli.shown.models import print_models
@@ -316,15 +317,13 @@ def _refresh(run: RunOptions, output: Output, ids: list[str], source: str | None
         raise typer.Exit(1)
 
 
-def _of_model(survey: Models, model: str) -> Models:
-    """The offer of one model alone; InputError where it cannot be served."""
-    for offer in survey.offers:
-        if offer.model.lower() == model.lower():
-            return survey.model_copy(update={"offers": [offer], "refused": []})
-    for refusal in survey.refused:
-        if refusal.model.lower() == model.lower():
-            raise InputError(f"{refusal.model} cannot be served here. {refusal.reason}")
-    raise InputError(f"the catalogue has no {model}", hint="List its models: deploy models INVENTORY")
+def _refuse_unserved(survey: Models, model: str) -> None:
+    """InputError where the survey of one model has no offer."""
+    if survey.refused:
+        refusal = survey.refused[0]
+        raise InputError(f"{refusal.model} cannot be served here. {refusal.reason}")
+    if not survey.offers:
+        raise InputError(f"the catalogue has no {model}", hint="List its models: deploy models INVENTORY")
 
 
 @verb("deploy variables weights", "json", inventory="none")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -54,15 +54,17 @@ def find(checkpoint: Checkpoint) -> Family | None:
 
     The id is a hub id or a folder: its last part counts, in any case of letters.
     """
-    name = _name(checkpoint.id)
-    return next(
-        (
-            family
-            for family in families()
-            if _matches(name, family.ids) and _matches(checkpoint.architecture, family.architectures)
-        ),
-        None,
+    return _find(_name(checkpoint.id), checkpoint.architecture)
+
+
+@lru_cache(maxsize=1024)  # a plan asks for each rule, and a survey of the catalogue for each plan
+def _find(name: str, architecture: str) -> Family | None:
+    matching = (
+        family
+        for family in families()
+        if _matches(name, family.ids) and _matches(architecture, family.architectures)
     )
+    return next(matching, None)
 
 
 def task(checkpoint: Checkpoint) -> Task:

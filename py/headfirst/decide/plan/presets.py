@@ -222,6 +222,7 @@ def _has(need: Need, situation: Situation, layout: Layout) -> bool:
 
 
 GENERATING: tuple[Task, ...] = ("chat", "vision")
+_CERTAIN = 2  # the highest that Memory.certainty is
 _TITLES: Mapping[Purpose, str] = {
     "reasoning": "reasoning parser",
     "tools": "parser of tool calls",
@@ -302,7 +303,8 @@ def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) ->
     problems += engine.start_problems(situation.checkpoint, start)
     if problems:
         return "; ".join(problems)
-    if _certainty(situation, [*before, *new]) < _certainty(situation, before):
+    certainty = _certainty(situation, [*before, *new])
+    if certainty < _CERTAIN and certainty < _certainty(situation, before):
         return "the model would not fit into the memory of the GPUs with it"
     return None
 
@@ -310,7 +312,7 @@ def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) ->
 def _certainty(situation: Situation, chosen: Sequence[str]) -> int:
     """That of the memory; the highest where it is not known."""
     if situation.gpu is None:
-        return 2
+        return _CERTAIN
     engine, layout = situation.engine, situation.layout
     values = engine.check_arguments([*chosen, *situation.user_arguments]).values
     effective = engine.layout(layout.tensor, layout.pipeline, values)

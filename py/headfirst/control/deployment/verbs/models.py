@@ -37,11 +37,12 @@ def models(
     task: Task | None,
     engine: str | None,
     probe: bool,
+    model: str | None = None,
 ) -> Models:
     """Every model of the catalogue, as an offer or a refusal, for all hosts of the inventory that serve.
 
-    With `probe`, the hosts are asked for what the inventory omits. Raises InputError where the GPUs are not
-    known or differ.
+    With `model`, that one alone, in any case of letters. With `probe`, the hosts are asked for what the
+    inventory omits. Raises InputError where the GPUs are not known or differ.
     """
     user_catalogue.load()
     cluster = load(inventories, extra_vars, needs_model=False)
@@ -55,10 +56,11 @@ def models(
         chosen = engines.get(engine)
     else:
         chosen, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
+    ids = [id for id in catalogue.ids() if model is None or id.lower() == model.lower()]
     return survey(
         fleet(cluster),
         chosen,
-        [model for id in catalogue.ids() if (model := catalogue.lookup(id))],
+        [found for id in ids if (found := catalogue.lookup(id))],
         task=task,
         seconds=lambda checkpoint, convert: _seconds(cluster, checkpoint, convert),
         trial=trial,

@@ -97,15 +97,10 @@ def memory(
     `dtype` is what is served; `arguments` are the values of the engine's check_arguments.
     """
     use = engine.memory_use(checkpoint, gpu, layout, arguments)
-    weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
+    weights, whole = _weights(checkpoint, layout, dtype, use)
     draft = draft_bytes_per_rank(checkpoint.draft, use.draft_tensor) if checkpoint.draft else 0
     static = int(use.static_fraction * max(0, gpu.memory_bytes - use.outside))
-    whole = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=replace(use, host_weights=_none))
     return Memory(checkpoint, use, weights + draft, static, draft, offloaded=whole - weights)
-
-
-def _none(layers: float) -> float:
-    return 0
 
 
 MemoryOf = Callable[[Layout, Mapping[str, Any]], Memory]
@@ -179,6 +174,11 @@ def _left_free(room: int, pool: int) -> dict[str, int]:
 
 def weight_bytes_per_rank(checkpoint: Checkpoint, layout: Layout, *, dtype: str, use: MemoryUse) -> int:
     """Bytes of weights on the fullest rank, as they are in memory when `dtype` is served."""
+    return _weights(checkpoint, layout, dtype, use)[0]
+
+
+def _weights(checkpoint: Checkpoint, layout: Layout, dtype: str, use: MemoryUse) -> tuple[int, int]:
+    """Bytes of weights of the fullest rank: on its GPU, and with what it keeps in the host's memory."""
     known = tensors(checkpoint) or []
     shares = {
         part: size
@@ -196,7 +196,7 @@ def weight_bytes_per_rank(checkpoint: Checkpoint, layout: Layout, *, dtype: str,
     else:  # the last stage has a copy of tied embeddings
         ends = max(first, head + (embedding if checkpoint.tied_embeddings else 0.0))
     draft = shares.get(Part.NEXTN, 0.0) if use.draft_layers else 0.0
-    return int(stage - use.host_weights(stage) + ends + draft)
+    return int(stage - use.host_weights(stage) + ends + draft), int(stage + ends + draft)
 
 
 def draft_bytes_per_rank(draft: Checkpoint, ranks: int) -> int:
