@@ -37,7 +37,7 @@ _REQUIREMENTS = (
     'ibverbs>=2026.10,<2027; extra == "rdma"',
 )
 # The module_utils of the collection that common/ and node/ import.
-_PLUGINS = ("container_spec.py", "http_probe.py")
+_PLUGINS = ("container_spec.py", "http_probe.py", "readiness.py", "rollout.py")
 _WHEEL = b"""Wheel-Version: 1.0
 Generator: headfirst
 Root-Is-Purelib: true
