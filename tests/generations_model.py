@@ -1,9 +1,9 @@
 """What `up`, `rollback` and `replace` do to the generations on hosts: random histories of two operators.
 
-Real: the module container_generations, the filters of the role engine, the lease and the lock's script of a
-host. Fixtures: Docker, SSH, the clocks. The order of `replace` and of the role's tasks (run.yml, serve.yml,
-switch.yml, failed.yml, rollback.yml, standby.yml, prune.yml) is repeated here, one task on one host a step; a
-run ends at any step. A run that no step is taken of sleeps, as its controller does.
+Real: rollout.py, what a host does in each of its steps, the module container_generations, the decisions of
+service_change.py, the lease and the lock's script of a host. Fixtures: Docker, SSH, the clocks. One step of
+one host is a step here, and a run ends at any step, or in a call to Docker. A run that no step is taken of
+sleeps, as its controller does.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import histories
-from ansible_collections.headfirst.serving.plugins.filter import service_change as filters
-from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
+from ansible.errors import AnsibleActionFail
+from ansible_collections.headfirst.serving.plugins.module_utils import container_spec, rollout
 from ansible_collections.headfirst.serving.plugins.module_utils.container_runtime import Docker
-from ansible_collections.headfirst.serving.plugins.modules import container_generations
+from ansible_collections.headfirst.serving.plugins.modules import container_generations, container_watch
 from ansible_collections.headfirst.serving.plugins.modules.container_generations import Generations
-from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
+from ansible_collections.headfirst.serving.plugins.plugin_utils import rollout_steps, service_change
+from ansible_collections.headfirst.serving.plugins.plugin_utils.rollout_steps import HostSteps
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.control.ownership import lease, requests
 from headfirst.control.ownership.holder import new_lock
@@ -41,10 +43,12 @@ from hypothesis.stateful import (
 
 # Three ranks: a host that left can return in another rank's place, and have one that is there already.
 REPLICAS = {"engine-0": ("a", "b", "c"), "engine-1": ("d",)}
+# A service that comes and goes, on the first host of the first replica.
+MORE = "engine-more"
 HOSTS = ["a", "b", "c", "d", "spare"]
 STEP_S = 5.0
 END = 200  # more steps than any run has
-BROKEN = 5  # a version whose number is a multiple does not serve
+BROKEN = 4  # a version whose number is a multiple does not serve
 RUN: dict[str, Any] = {
     "operator": st.sampled_from([0, 1]),
     "steps": st.sampled_from([END, END, *range(2, 34)]),
@@ -136,8 +140,43 @@ class Host:
         if self.calls_left:
             self.calls_left -= 1
 
-    def generations(self, name: str) -> Generations:
-        return Generations(self, Docker(self), name, check=False, records=str(self.root / "records"))  # type: ignore[arg-type]
+    def generations(self, name: str, *, check: bool = False) -> Generations:
+        return Generations(self, Docker(self), name, check=check, records=str(self.root / "records"))  # type: ignore[arg-type]
+
+    def ask(self, module: str, arguments: Mapping[str, Any], *, check: bool = False) -> dict[str, Any]:
+        """What a module answers; a container whose specification is `broken` ends when it starts."""
+        state, name = arguments.get("state", "read"), arguments["name"]
+        if module == rollout_steps.GENERATIONS:
+            given = {"version": "", "restarted": False, "start_seconds": None, "stop_timeout": 1, **arguments}
+            given |= {"state": state, "record": {"files": {}, **arguments.get("record", {})}}
+            return container_generations._apply(partial(self.generations, check=check), given)
+        container = self.current(name)
+        if module == rollout_steps.WATCH:
+            runs = container is not None and container.running
+            ready = container is not None and runs and self.world.serves(container)
+            found = {"exists": runs, "ready": ready, "running": runs, "log": ["bye"], "now": 0.0}
+            return {**container_watch.ABSENT, **found}
+        if check:
+            return {"changed": True}
+        if state == "created":
+            spec = arguments["spec"]
+            labels = {
+                **arguments["labels"],
+                container_spec.SPEC_JSON_LABEL: json.dumps(spec),
+                **spec["labels"],
+            }
+            self.found.append(Container(self, name, labels))
+            return {"changed": True}
+        if container is None:
+            return (
+                {"changed": False} if state == "stopped" else {"failed": True, "msg": f"There is no {name}."}
+            )
+        if state == "kept":
+            container.policy = "unless-stopped"
+            return {"changed": True}
+        changed = container.running != (state == "started")
+        container.running = state == "started"
+        return {"changed": changed}
 
     def current(self, name: str) -> Container | None:
         return next((one for one in self.found if one.name == name), None)
@@ -156,6 +195,8 @@ class World:
         self.now = 1_000_000.0
         self.hosts = {name: Host(self, root / name) for name in HOSTS}
         self.members = {replica: list(hosts) for replica, hosts in REPLICAS.items()}
+        self.names = {replica: replica for replica in [*REPLICAS, MORE]}  # of their containers
+        self.has_more = False
         self.spare = "spare"
         self.version = 0  # that of the inventory
         self.planned: dict[str, dict[str, list[str]]] = {}  # every version that `up` was to bring
@@ -175,17 +216,26 @@ class World:
         self.now += 0.001
         return self.now
 
+    @property
+    def all_replicas(self) -> list[str]:
+        """Those of the inventory."""
+        return [*REPLICAS, *([MORE] if self.has_more else [])]
+
+    def hosts_of(self, replica: str) -> list[str]:
+        """The hosts of its ranks."""
+        return self.members["engine-0"][:1] if replica == MORE else self.members[replica]
+
     def seen(self, replica: str) -> list[dict[str, Any]]:
-        """The state of a replica's ranks, as read_state.yml publishes it."""
+        """The state of a replica's ranks."""
         return [
             {
                 "replica": replica,
                 "host": host,
                 "rank": rank,
                 "fingerprint": "",
-                "seen": self.hosts[host].generations(replica).read(),
+                "seen": self.hosts[host].generations(self.names[replica]).read(),
             }
-            for rank, host in enumerate(self.members[replica])
+            for rank, host in enumerate(self.hosts_of(replica))
         ]
 
     def present(self, *, running: bool = True) -> dict[str, list[str]]:
@@ -194,33 +244,45 @@ class World:
             replica: sorted(
                 one.labels["spec"]
                 for host in hosts
-                if (one := self.hosts[host].current(replica)) and (one.running or not running)
+                if (one := self.hosts[host].current(self.names[replica])) and (one.running or not running)
             )
             for replica, hosts in self.members.items()
         }
 
     def all_running(self, replica: str) -> list[Container]:
-        """Containers that run, also those that were set aside, and on a host that left."""
+        """Containers that run at its address, also those that were set aside, and on a host that left."""
         return [
             one
             for host in self.hosts.values()
             for one in host.found
-            if one.running and one.name.split(".")[0] == replica
+            if one.running and one.labels["replica"] == replica
         ]
 
-    def serves(self, replica: str, generation: str) -> bool:
-        currents = [self.hosts[host].current(replica) for host in self.members[replica]]
-        ranks = {one.rank for one in currents if one and one.running and one.generation == generation}
-        return len(ranks) == len(currents)
+    def serves(self, container: Container) -> bool:
+        """Whether all ranks of a container's generation run, and can."""
+        running = [
+            one
+            for host in self.hosts.values()
+            for one in host.found
+            if one.running and one.name == container.name and one.generation == container.generation
+        ]
+        ranks = container.labels[container_spec.RANKS_LABEL]
+        return len({one.rank for one in running}) == int(ranks) and "broken" not in container.labels
 
-    def specs(self, version: int, replica: str) -> list[str]:
-        """Of each rank's container in a version: a worker's has the address of its head, and not its own.
+    def answers(self, replica: str) -> bool:
+        """Whether something serves at the address that clients have."""
+        return any(self.serves(one) for one in self.all_running(replica) if "." not in one.name)
+
+    def spec(self, version: int, replica: str, rank: int) -> dict[str, Any]:
+        """Of a rank's container in a version: a worker's has the address of its head, and not its own.
 
         Every second version leaves the second replica as it is.
         """
         same = version // 2 * 2 if replica == "engine-1" else version
-        hosts = self.members[replica]
-        return [f"{replica} v{same} rank {rank} of {hosts[0]}" for rank in range(len(hosts))]
+        labels = {"spec": f"{replica} v{same} rank {rank} of {self.hosts_of(replica)[0]}", "replica": replica}
+        if replica != MORE and version % BROKEN == 0:
+            labels["broken"] = "yes"
+        return {"restart_policy": "unless-stopped", "labels": labels}
 
 
 class Run:
@@ -231,6 +293,7 @@ class Run:
         self.steps: Iterator[None] = iter(())
         self.returns_to = ""  # what a rollback has noted on a host
         self.held: lease.Held | None = None
+        self.disturbed = False  # a host was rebooted meanwhile
 
     def take(self) -> bool:
         """Take the lock on all hosts, or on none."""
@@ -249,23 +312,25 @@ class Run:
 
     def up(self) -> Iterator[None]:
         """The stages `serve` of all replicas, then `prune`."""
-        version = self.world.version
-        specs = {replica: self.world.specs(version, replica) for replica in REPLICAS}
-        name = " ".join([f"v{version} of", *(hosts[0] for hosts in self.world.members.values())])
-        self.world.planned[name] = specs
-        for replica in REPLICAS:
+        world, version = self.world, self.world.version
+        name = " ".join([f"v{version} of", *(hosts[0] for hosts in world.members.values())])
+        world.planned[name] = {
+            replica: [world.spec(version, replica, rank)["labels"]["spec"] for rank in range(len(hosts))]
+            for replica, hosts in world.members.items()
+        }
+        for replica in world.all_replicas:
             self.confirm()
             yield from self.serve(replica, version, name)
             yield
-            self.world.hosts[self.world.spare].generations(replica).prune([])
+            world.hosts[world.spare].generations(world.names[replica]).prune([])
         self.confirm()
         yield
-        states = [state for replica in REPLICAS for state in self.world.seen(replica)]
-        for replica, keep in filters.kept(states).items():
-            for host in self.world.members[replica]:
+        states = [state for replica in REPLICAS for state in world.seen(replica)]
+        for replica, keep in service_change.kept(states).items():
+            for host in world.members[replica]:
                 yield
-                self.world.hosts[host].generations(replica).prune(keep)
-        self.world.complete.append(name)
+                world.hosts[host].generations(world.names[replica]).prune(keep)
+        world.complete.append(name)
 
     def replace(self, leaving: str, *, dead: bool) -> Iterator[None]:
         """The host that leaves is stopped where it answers, then the inventory is changed, then `up`.
@@ -274,6 +339,7 @@ class Run:
         """
         host = self.world.hosts[leaving]
         replica, hosts = next(one for one in self.world.members.items() if leaving in one[1])
+        self.disturbed = True
         yield
         for container in host.found:
             container.running = False
@@ -282,7 +348,7 @@ class Run:
         # is whole on the present hosts, or none; it must not mix, whatever a host brings with it.
         self.world.complete.clear()
         if not dead:
-            host.generations(replica).remove(0)
+            host.generations(self.world.names[replica]).remove(0)
         yield
         self.confirm()
         hosts[hosts.index(leaving)], self.world.spare = self.world.spare, leaving
@@ -300,88 +366,95 @@ class Run:
         for replica in REPLICAS:
             self.confirm()
             yield
-            target = found["generations"][replica]
-            change = filters.rollback(self.world.seen(replica), target, len(REPLICAS))
-            for host in change["hosts"] if change["restart"] else ():
-                yield
-                self.world.hosts[host].generations(replica).plan_return(target, found["version"])
+            ranks = self.world.seen(replica)
+            change = service_change.rollback(ranks, found["generations"][replica], len(REPLICAS))
+            options = {"rollback": True, "version": found["version"]}
+            if change["restart"]:
                 self.returns_to = found["version"]
-            yield from self.run(replica, change, found["version"])
+            yield from self.roll_out(replica, ranks, change, options)
         chosen.append(found["version"])
         self.world.complete.append(found["version"])
 
     def serve(self, replica: str, version: int, name: str) -> Iterator[None]:
-        """main.yml: read, decide, create, run."""
+        """The role engine: read, decide, change."""
         yield
-        ranks, specs = self.world.seen(replica), self.world.specs(version, replica)
+        ranks = self.world.seen(replica)
         for state in ranks:
-            state["fingerprint"] = specs[state["rank"]]
-        change = filters.change(ranks, len(REPLICAS))
-        generation = change["generation"]
-        for state in ranks:
-            yield
-            host = self.world.hosts[state["host"]]
-            record = {"url": "", "model": "", "api_key": "", "files": {}}
-            host.generations(replica).record(generation, record, name)
-        for state in ranks:
-            yield
-            if generation not in state["seen"]["generations"]:
-                labels = {
-                    container_spec.GENERATION_LABEL: generation,
-                    container_spec.RANK_LABEL: str(state["rank"]),
-                    container_spec.RANKS_LABEL: str(len(ranks)),
-                    container_spec.SPEC_JSON_LABEL: json.dumps({"restart_policy": "unless-stopped"}),
-                    "spec": specs[state["rank"]],
-                }
-                host = self.world.hosts[state["host"]]
-                host.found.append(Container(host, f"{replica}.{generation}", labels))
-        yield from self.run(replica, change, name, broken=version % BROKEN == 0)
+            state["fingerprint"] = self.world.spec(version, replica, state["rank"])["labels"]["spec"]
+        yield from self.roll_out(
+            replica, ranks, service_change.change(ranks, len(REPLICAS)), {"version": name}, version
+        )
 
-    def run(
-        self, replica: str, change: dict[str, Any], version: str, *, broken: bool = False
+    def roll_out(
+        self,
+        replica: str,
+        ranks: list[dict[str, Any]],
+        change: dict[str, Any],
+        options: dict[str, Any],
+        version: int = 0,
     ) -> Iterator[None]:
-        """run.yml, and failed.yml where the generation does not serve."""
-        if change["restart"]:
-            yield from self.switch(replica, change["generation"], change["hosts"])
-        yield
-        if not broken and self.world.serves(replica, change["generation"]):
-            self.world.served.add((version, replica))
-            for host in change["hosts"]:
-                yield
-                generations = self.world.hosts[host].generations(replica)
-                generations.keep(change["generation"], change["keep"], change["restart"], version=version)
-            return
-        yield from self.stop(replica)
-        if change["fallback"]:
-            yield from self.switch(replica, change["fallback"], change["fallback_hosts"])
+        """The action: each step on all of its hosts, before the next one."""
+        world = self.world
+        answered = world.answers(replica)
+        change |= {"running": any(rank["seen"]["current"]["running"] for rank in ranks)}
+        steps = {
+            rank["host"]: self.host_steps(
+                replica, rank, ranks, {**options, "spec": world.spec(version, replica, rank["rank"])}
+            )
+            for rank in ranks
+        }
+        for host in steps.values():
             yield
-            if self.world.serves(replica, change["fallback"]):
-                for host in change["fallback_hosts"]:
+            host.read()
+        course = rollout.carry_out(ranks, change, set(), prepare_alone=False)
+        try:
+            step = next(course)
+            while True:
+                outcome = rollout.Outcome({}, {})
+                for host_name in step.hosts:
                     yield
-                    self.world.hosts[host].generations(replica).keep(
-                        change["fallback"], change["keep"], restarted=True
-                    )
-        raise HeadfirstError("it does not serve")
+                    try:
+                        outcome.answers[host_name] = steps[host_name].do(step, change)
+                    except AnsibleActionFail as error:
+                        outcome.reasons[host_name] = error.message
+                step = course.send(outcome)
+        except StopIteration as done:
+            ended = done.value
+        if ended.failure:
+            happened["came back"] += answered
+            assert world.answers(replica) or not answered or self.disturbed, "its clients have nothing"
+            raise HeadfirstError("it does not serve")
+        world.served.add((options["version"], replica))
+        for host in steps.values():
+            yield
+            host.retire()
 
-    def stop(self, replica: str) -> Iterator[None]:
-        """stop_ranks.yml: rank 0 first."""
-        for host in self.world.members[replica]:
-            yield
-            container = self.world.hosts[host].current(replica)
-            if container is not None:
-                container.running = False
-
-    def switch(self, replica: str, generation: str, hosts: list[str]) -> Iterator[None]:
-        """switch.yml."""
-        yield from self.stop(replica)
-        for host in hosts:
-            yield
-            self.world.hosts[host].generations(replica).make_current(generation)
-        for host in hosts:
-            yield
-            container = self.world.hosts[host].current(replica)
-            assert container is not None, "the name has no container"
-            container.running = True
+    def host_steps(
+        self, replica: str, rank: dict[str, Any], ranks: list[dict[str, Any]], options: dict[str, Any]
+    ) -> HostSteps:
+        """What a host does, with the options of a service without a supervisor."""
+        host, names = rank["host"], self.world.names
+        planned = [names[other] for other in self.world.all_replicas if host in self.world.hosts_of(other)]
+        args = {
+            **dict.fromkeys(("rollback", "engine_log", "supervisor", "proofs", "backup", "title")),
+            "name": names[replica],
+            "state": "serving",
+            "rank": rank["rank"],
+            "ranks": len(ranks),
+            "fingerprint": "",
+            "record": {"url": f"http://{replica}"},
+            "replicas": len(REPLICAS),
+            "family": "engine",
+            "planned": [] if options.get("rollback") else planned,
+            "is_last": names[replica] == planned[-1],
+            "path": "/health",
+            "ready_timeout": 1,
+            "stop_timeout": 1,
+            "drain_timeout": 1,
+            **options,
+        }
+        ask = self.world.hosts[host].ask
+        return HostSteps(args, host, ask, lambda *_: {"rc": 0, "stderr": ""}, Path("board"), check=False)
 
     def confirm(self) -> None:
         """Before each phase."""
@@ -452,6 +525,30 @@ class GenerationsModel(RuleBasedStateMachine):
             run.steps = run.replace(leaving, dead=dead)
         self.go(operator, steps, then)
 
+    @rule(**RUN)
+    def rename(self, operator: int, steps: int, then: str, wait_s: float) -> None:
+        """The first replica gets another name; its address stays."""
+        self.world.now += wait_s
+        if run := self._begin(operator):
+            self.interrupted = ""
+            happened["renamed"] += 1
+            # The next `up` that ends well adopts the versions of the former name. None need be there before.
+            self.world.complete.clear()
+            names = self.world.names
+            names["engine-0"] = "engine-0" if names["engine-0"] != "engine-0" else "engine-chat"
+            run.steps = run.up()
+        self.go(operator, steps, then)
+
+    @rule(**RUN)
+    def come_or_go(self, operator: int, steps: int, then: str, wait_s: float) -> None:
+        """A service comes or goes, on a host of the first replica."""
+        self.world.now += wait_s
+        if run := self._begin(operator):
+            self.interrupted = ""
+            self.world.has_more = not self.world.has_more
+            run.steps = run.up()
+        self.go(operator, steps, then)
+
     def _begin(self, operator: int) -> Run | None:
         """The operator's new run; None where an old one goes on, or the hosts are locked."""
         if operator in self.operators:
@@ -484,6 +581,8 @@ class GenerationsModel(RuleBasedStateMachine):
         host = self.world.hosts[name]
         if self.world.now - host.booted_at > lease.LEASE_S:
             host.reboot()
+            for run in self.operators.values():
+                run.disturbed = True
 
     def step(self, operator: int, calls: int | None) -> None:
         """One task on one host. The lease's thread comes first: its clock counts sleep."""

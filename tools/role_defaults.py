@@ -32,13 +32,14 @@ SETTINGS = ServiceSettings().model_dump() | ClusterSettings().model_dump()
 SETTINGS["proxy_metrics_port"] = PROXY_METRICS_PORT
 # Variables of roles and options of modules (MODULE.OPTION) whose default is made of a setting's.
 FOLLOWING = {
-    "await_ranks.timeout": "{ready_timeout}",
     "comm_check_rendezvous_port": "{dist_port}",
     "engine_drain_timeout": "{drain_timeout}",
     "engine_ready_timeout": "{ready_timeout}",
     "engine_url": "http://127.0.0.1:{engine_port}",
     "nvidia_driver_allow_reboot": "{allow_reboot}",
     "open_webui_url": "http://127.0.0.1:{webui_port}",
+    "rollout.drain_timeout": "{drain_timeout}",
+    "rollout.ready_timeout": "{ready_timeout}",
     "router_url": "http://127.0.0.1:{router_port}",
     "weights_keep_fp8": "{keep_fp8}",
 }

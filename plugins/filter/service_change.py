@@ -1,4 +1,4 @@
-"""Filters that decide which generation of a service runs; see plugin_utils/service_change.py."""
+"""Filters on the versions of a service; see plugin_utils/service_change.py."""
 
 from __future__ import annotations
 
@@ -16,21 +16,9 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Name → filter."""
         return {
-            "service_change": change,
-            "service_rollback": rollback,
             "service_ranks": host_ranks,
             "service_kept": kept,
         }
-
-
-def change(ranks: Ranks, replicas: int = 1, standbys: Sequence[str] = ()) -> dict[str, Any]:
-    """See service_change.change."""
-    return service_change.change(_proven(ranks), replicas, standbys)
-
-
-def rollback(ranks: Ranks, target: str = "", replicas: int = 1) -> dict[str, Any]:
-    """See service_change.rollback."""
-    return service_change.rollback(_proven(ranks), target, replicas)
 
 
 def host_ranks(results: Sequence[dict[str, Any]], host: str) -> Ranks:

@@ -11,34 +11,11 @@ import urllib.request
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def get(url: str, api_key: t.Optional[str], timeout_s: float) -> t.Tuple[bool, str]:
-    """Return (the answer is 200, what came back in words)."""
-    status, _answer, words = ask(url, api_key, None, timeout_s)
-    return status == 200, words
-
-
-def post(
-    url: str, body: t.Dict[str, t.Any], answer: t.List[str], api_key: t.Optional[str], timeout_s: float
-) -> t.Tuple[bool, str]:
-    """POST `body` as JSON; return (the answer is 200 and has something at the keys `answer`, words).
-
-    The words are the text of a chat's answer, or what is wrong. Null, 0 and what is empty are nothing; 0.0, a
-    score, is something.
-    """
-    status, text, words = ask(url, api_key, body, timeout_s)
-    if status != 200:
-        return False, words
-    document = json.loads(text)
-    if not holds(document, answer):
-        return False, "the answer has nothing at {}".format(".".join(answer))
-    message = value_at(document, ["choices", "0", "message"]) or {}
-    # A reasoning model's first token is a thought; servers name its key differently.
-    texts = [message.get(key) for key in ("content", "reasoning_content", "reasoning")]
-    return True, next((text for text in texts if text), "")
-
-
 def holds(document: t.Any, keys: t.List[str]) -> bool:
-    """Return whether there is something in a JSON document at these keys and indices."""
+    """Return whether there is something in a JSON document at these keys and indices.
+
+    Null, 0 and what is empty are nothing; 0.0, a score, is something.
+    """
     value = value_at(document, keys)
     return bool(value) or isinstance(value, float)
 

@@ -90,10 +90,6 @@ beside:
   type: list
   elements: str
   returned: with V(read) and O(generation)
-probes:
-  description: Generation to url, model, api_key and readiness of its record.
-  type: dict
-  returned: with V(read)
 """
 
 import functools
@@ -105,7 +101,11 @@ import typing as t
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.headfirst.serving.plugins.module_utils import container_runtime, container_spec
+from ansible_collections.headfirst.serving.plugins.module_utils import (
+    container_runtime,
+    container_spec,
+    generation_records,
+)
 from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import (
     APIError,
     DockerException,
@@ -116,9 +116,7 @@ if t.TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-RECORDS = "/etc/headfirst"
 _GPU = "nvidia.com/gpu="
-PROBE = ("url", "model", "api_key", "readiness")
 Result = t.Dict[str, t.Any]
 
 
@@ -151,7 +149,6 @@ class Generations:
     def read(self) -> Result:
         """Return what is there."""
         generations: Result = {}
-        probes: Result = {}
         for container in self._containers.values():
             generation = container.labels.get(container_spec.GENERATION_LABEL, "")
             if not generation:
@@ -166,13 +163,11 @@ class Generations:
                 "start_seconds": record.get("start_seconds", 0),
                 "versions": record.get("versions", {}),
             }
-            probes[generation] = {key: record.get(key, "") for key in PROBE}
         return {
             "changed": False,
             "current": self._current(),
             "generations": generations,
             "names": self._names,
-            "probes": probes,
         }
 
     def beside(self, generation: str) -> t.List[str]:
@@ -307,7 +302,7 @@ class Generations:
         """The GPUs of a container and its address."""
         spec = json.loads(container.labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
         devices = [*spec.get("devices", []), *container_spec.cdi_devices(spec.get("gpus") or "")]
-        url = _read_record(self._records / name / (_generation(container) + ".json")).get("url")
+        url = generation_records.read(self._records / name / (_generation(container) + ".json")).get("url")
         return {device for device in devices if device.startswith(_GPU)} | ({url} if url else set())
 
     def _is_planned(self, generation: str, version: str) -> bool:
@@ -358,7 +353,7 @@ class Generations:
         return self._folder / (generation + ".json")
 
     def _record(self, generation: str) -> Result:
-        return _read_record(self._path(generation))
+        return generation_records.read(self._path(generation))
 
     def _write(self, path: Path, text: str) -> None:
         if self._check:
@@ -385,17 +380,9 @@ def _share(one: t.Set[str], other: t.Set[str]) -> bool:
     return bool(one & other) or (all(gpus) and _GPU + "all" in one | other)
 
 
-def _read_record(path: Path) -> Result:
-    try:
-        record: Result = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):  # ValueError: the node lost power while it was written
-        return {}
-    return record
-
-
 def _files(records: t.Iterable[Path]) -> t.Set[Path]:
     """The files that records name."""
-    return {Path(file) for path in records for file in _read_record(path).get("files", {})}
+    return {Path(file) for path in records for file in generation_records.read(path).get("files", {})}
 
 
 def _generation(container: Container) -> str:
@@ -466,7 +453,9 @@ def main() -> None:
     client = connect(module)
     try:
         runtime = container_runtime.of_engine(module, client)
-        of_name = functools.partial(Generations, client, runtime, check=module.check_mode, records=RECORDS)
+        of_name = functools.partial(
+            Generations, client, runtime, check=module.check_mode, records=generation_records.FOLDER
+        )
         module.exit_json(**_apply(of_name, params))
     except DockerException as error:
         module.fail_json(msg="Container {}: {}".format(params["name"], error))

@@ -23,25 +23,16 @@ options:
     description: Address of the service as the node reaches it. Without it nothing is probed.
     type: str
   path:
-    description: Path under O(url) that answers 200 when the service is ready.
+    description: Path that answers 200 when the service is ready, where its record has no readiness probe.
     type: str
     default: /health
-  probe:
-    description: A request that the service must answer as well.
-    type: dict
-    suboptions:
-      path: {description: "Path under O(url) of a POST request.", type: str, required: true}
-      body: {description: JSON that is sent., type: dict, required: true}
-      answer:
-        description: >-
-          Keys and indices of something in the JSON of the answer. Null, 0 and what is empty do not count; a
-          score of 0.0 does.
-        type: list
-        elements: str
-        required: true
-  api_key:
-    description: Bearer token of the service. It is redacted in what is returned.
-    type: str
+  recorded:
+    description: >-
+      Take the address, the readiness probe and the API's key from the record of the container's generation,
+      which M(headfirst.serving.container_generations) writes. The key is redacted in what is returned. No
+      request is sent to a rank above 0.
+    type: bool
+    default: false
   lines:
     description: How many of the last log lines to return, counted from the container's last start.
     type: int
@@ -98,10 +89,13 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils import (
+    container_spec,
     docker_api,
+    generation_records,
     host_driver,
     host_source,
     http_probe,
+    readiness,
 )
 from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
 
@@ -138,15 +132,7 @@ def main() -> None:
             "seconds": {"type": "int", "default": 5},
             "url": {"type": "str"},
             "path": {"type": "str", "default": "/health"},
-            "probe": {
-                "type": "dict",
-                "options": {
-                    "path": {"type": "str", "required": True},
-                    "body": {"type": "dict", "required": True},
-                    "answer": {"type": "list", "elements": "str", "required": True},
-                },
-            },
-            "api_key": {"type": "str", "no_log": True},
+            "recorded": {"type": "bool", "default": False},
             "lines": {"type": "int", "default": 500},
             "timestamps": {"type": "bool", "default": False},
         },
@@ -154,13 +140,14 @@ def main() -> None:
     )
     client = connect(module)
     try:
-        seen = _watch(module.params, client)
+        seen = _watch(module, client)
         module.exit_json(changed=False, now=time.time(), **seen)
     except DockerException as error:
         module.fail_json(msg="Container {}: {}".format(module.params["name"], error))
 
 
-def _watch(params: t.Dict[str, t.Any], client: t.Optional[DockerClient]) -> t.Dict[str, t.Any]:
+def _watch(module: AnsibleModule, client: t.Optional[DockerClient]) -> t.Dict[str, t.Any]:
+    params = module.params
     end = time.monotonic() + params["seconds"]
     try:
         container = client.containers.get(params["name"]) if client is not None else None
@@ -170,8 +157,9 @@ def _watch(params: t.Dict[str, t.Any], client: t.Optional[DockerClient]) -> t.Di
         return dict(ABSENT)
     first = container.attrs
     environment = dict(pair.partition("=")[::2] for pair in first["Config"].get("Env") or ())
+    ask, probe, model = _probe(module, container)
     while True:
-        ready, words = _probe(params)
+        ready, words = readiness.serves(ask, probe, model) if ask else (False, "")
         container.reload()
         state = container.attrs["State"]
         # Between two tries of a restart policy a container counts as running, too.
@@ -192,15 +180,25 @@ def _watch(params: t.Dict[str, t.Any], client: t.Optional[DockerClient]) -> t.Di
         time.sleep(INTERVAL_S)
 
 
-def _probe(params: t.Dict[str, t.Any]) -> t.Tuple[bool, str]:
-    if not params["url"]:
-        return False, ""
-    url, key, probe = params["url"], params["api_key"], params["probe"]
-    ready, words = http_probe.get(url + params["path"], key, PROBE_TIMEOUT_S)
-    if not ready or not probe:
-        return ready, words
-    ready, words = http_probe.post(url + probe["path"], probe["body"], probe["answer"], key, PROBE_TIMEOUT_S)
-    return ready, words if ready else "{}: {}".format(probe["path"], words)
+def _probe(
+    module: AnsibleModule, container: Container
+) -> t.Tuple[t.Optional[readiness.Ask], readiness.Probe, str]:
+    """How to ask the service, None where it is not asked; its readiness probe; the model."""
+    url, record = module.params["url"], {}
+    if module.params["recorded"]:
+        generation = container.labels.get(container_spec.GENERATION_LABEL, "")
+        record = generation_records.read(generation_records.path(module.params["name"], generation))
+        is_head = container.labels.get(container_spec.RANK_LABEL) == "0"
+        url = record.get("url") if is_head else None
+    key = record.get("api_key") or None
+    if key:
+        module.no_log_values.add(key)
+
+    def ask(path: str, body: t.Optional[t.Dict[str, t.Any]]) -> t.Tuple[int, str, str]:
+        return http_probe.ask(str(url) + path, key, body, PROBE_TIMEOUT_S)
+
+    probe = record.get("readiness") or {"path": module.params["path"]}
+    return ask if url else None, probe, record.get("model", "")
 
 
 def _log(container: Container, started_at: str, lines: int, timestamps: bool) -> t.List[str]:

@@ -1,6 +1,6 @@
 """Where a failure began: the symptoms in the ranks' logs and states, and the one that the others follow from.
 
-`deploy up` (await_ranks), `deploy events` and `deploy diagnose` name the cause that `decisive` returns.
+`deploy up` (rank_watch.py), `deploy events` and `deploy diagnose` name the cause that `decisive` returns.
 """
 
 from __future__ import annotations

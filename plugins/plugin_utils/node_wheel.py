@@ -36,7 +36,7 @@ _REQUIREMENTS = (
     'modelscope_hub>=0.4.6,<1; extra == "modelscope"',
 )
 # The module_utils of the collection that common/ and node/ import.
-_PLUGINS = ("container_spec.py", "http_probe.py", "weight_sources.py")
+_PLUGINS = ("container_spec.py", "http_probe.py", "readiness.py", "rollout.py", "weight_sources.py")
 _WHEEL = b"""Wheel-Version: 1.0
 Generator: headfirst
 Root-Is-Purelib: true

@@ -317,21 +317,6 @@ def test_nothing_is_left_at_the_end(tmp_path: Path) -> None:
     assert not generations(docker, tmp_path).remove(1)["changed"]
 
 
-def test_a_generation_is_probed_as_it_was_recorded(tmp_path: Path) -> None:
-    docker = two(tmp_path)
-    readiness = {"path": "/health", "answer": ["usage"]}
-    new = {**record(tmp_path, "key: new"), "readiness": readiness}
-    generations(docker, tmp_path).record("new", new)
-    probes = generations(docker, tmp_path).read()["probes"]
-    assert probes["new"] == {
-        "url": "http://h",
-        "model": "m",
-        "api_key": "key: new",
-        "readiness": readiness,
-    }
-    assert probes["old"]["readiness"] == ""  # of a release that did not record it
-
-
 def versions_of(docker: StandInDocker, folder: Path, generation: str) -> dict[str, list[str]]:
     found = generations(docker, folder).read()["generations"][generation]["versions"]
     return {version: sorted(times) for version, times in found.items()}

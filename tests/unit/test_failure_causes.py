@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.headfirst.serving.plugins.action import await_ranks
-from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes, rank_board
+from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes, rank_board, rank_watch
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 from diagnosing import START, container, node
 from diagnosing import ended as ended_container
@@ -80,7 +79,7 @@ def by_up(case: dict[str, Any]) -> tuple[int, str]:
         }
         lines = failure_causes.stamped(stamped(number, rank), AHEAD_S[number], 0.0)
         host = f"node{number + 1}"
-        verdicts.append(await_ranks.judge(host, number, seen, lines, log, AHEAD_S[number], False))
+        verdicts.append(rank_watch.judge(host, number, seen, lines, log, AHEAD_S[number], False))
     first, cause, _ = rank_board.explain(verdicts)
     return first.rank, cause.rule
 

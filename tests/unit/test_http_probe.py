@@ -6,9 +6,10 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.module_utils import http_probe
+from ansible_collections.headfirst.serving.plugins.module_utils import http_probe, readiness
 
 
 class Server(HTTPServer):
@@ -51,34 +52,40 @@ def url(server: Server) -> str:
     return f"http://127.0.0.1:{server.server_address[1]}"
 
 
+def asked(server: Server, how: dict[str, Any]) -> tuple[bool, str]:
+    return readiness.serves(
+        lambda path, body: http_probe.ask(url(server) + path, "sesame", body, 5), how, "demo"
+    )
+
+
 def reply(content: str | None, tokens: int, **more: str) -> dict[str, object]:
     return {"choices": [{"message": {"content": content, **more}}], "usage": {"completion_tokens": tokens}}
 
 
 def test_health_is_200_and_nothing_else(server: Server) -> None:
-    assert http_probe.get(url(server) + "/health", "sesame", 5) == (True, "HTTP 200")
+    assert asked(server, {"path": "/health"}) == (True, "HTTP 200")
     assert server.asked == ("/health", "Bearer sesame", None)
     server.status = 503
-    assert http_probe.get(url(server) + "/health", None, 5)[0] is False
+    assert asked(server, {"path": "/health"})[0] is False
 
 
 def test_no_server_is_said_in_words() -> None:
-    ready, words = http_probe.get("http://127.0.0.1:9/health", None, 5)
-    assert not ready
+    status, _text, words = http_probe.ask("http://127.0.0.1:9/health", None, None, 5)
+    assert status == 0
     assert "refused" in words
 
 
 def test_a_proxy_in_the_environment_is_not_asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    assert http_probe.get(url(server) + "/health", None, 5)[0]
+    assert http_probe.ask(url(server) + "/health", None, None, 5)[0] == 200
 
 
 CHAT = ["usage", "completion_tokens"]
 
 
 def probe(server: Server, *keys: str) -> tuple[bool, str]:
-    body = {"model": "demo", "max_tokens": 1}
-    return http_probe.post(url(server) + "/v1/x", body, list(keys), "sesame", 5)
+    how = {"path": "/health", "probe_path": "/v1/x", "probe_body": {"max_tokens": 1}, "answer": list(keys)}
+    return asked(server, how)
 
 
 def test_a_probe_returns_the_text_of_a_chat(server: Server) -> None:
@@ -121,7 +128,7 @@ def test_a_probe_of_another_task(server: Server, answer: object, keys: list[str]
 )
 def test_an_answer_that_lacks_what_is_asked_for(server: Server, answer: object) -> None:
     server.answer = answer
-    assert probe(server, *CHAT) == (False, "the answer has nothing at usage.completion_tokens")
+    assert probe(server, *CHAT) == (False, "/v1/x: the answer has nothing at usage.completion_tokens")
 
 
 def test_a_list_that_is_shorter_than_the_index(server: Server) -> None:
@@ -139,4 +146,4 @@ def test_a_refused_probe_says_why(server: Server) -> None:
 
 def test_only_http_is_asked() -> None:
     with pytest.raises(ValueError, match="not an http"):
-        http_probe.get("file:///etc/passwd", None, 5)
+        http_probe.ask("file:///etc/passwd", None, None, 5)

@@ -101,7 +101,7 @@ def test_fix_writes_another_default_in_all_its_places(
         ("roles/router/defaults/main.yml", f"router_url: {router}"),
         ("roles/router/meta/argument_specs.yml", f"        default: {router}"),
         ("roles/weights/defaults/main.yml", "weights_keep_fp8: true"),
-        ("plugins/modules/await_ranks.py", f"    default: {after_s}"),
+        ("plugins/modules/rollout.py", f"    default: {after_s}"),
         ("docs/monitoring.md", "| `prometheus_retention` | `20d` | how long figures are kept |"),
     } <= {(path, written) for path, _, written in changed}
 

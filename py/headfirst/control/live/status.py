@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import docker
 import httpx
-from ansible_collections.headfirst.serving.plugins.module_utils.http_probe import holds
+from ansible_collections.headfirst.serving.plugins.module_utils import readiness
 
 from headfirst.common import container_names as names
 from headfirst.common.container_state import container_state
@@ -127,7 +127,7 @@ def _rank(rank: int, access: HostAccess, target: ReplicaTarget) -> RankStatus:
 
 
 def _engine(target: ReplicaTarget) -> EngineStatus:
-    url, readiness = target.engine_url, target.readiness
+    url, probe = target.engine_url, target.readiness
     try:
         with (
             tunnel(target.ranks[0], url) as local,
@@ -136,15 +136,15 @@ def _engine(target: ReplicaTarget) -> EngineStatus:
             meter = Meter(client, target.metrics) if target.metrics else None
             if meter:
                 meter.read()
-            status, _ = ask(client, "GET", readiness.path)
+            status, _ = ask(client, "GET", probe.path)
             if status != 200:
-                problem = f"{readiness.path} answers {status}: it is starting, or it hangs"
+                problem = f"{probe.path} answers {status}: it is starting, or it hangs"
                 return EngineStatus(url=url, ready=False, problem=problem)
             status, body = ask(client, "GET", "/v1/models")
             if status != 200:
                 return EngineStatus(url=url, ready=False, problem=f"/v1/models answers {status}")
             models = _models(body)
-            wrong = None if readiness.generates else _probe(client, readiness, models)
+            wrong = None if probe.generates else _probe(client, probe, models)
             load = _load(meter) if meter and wrong is None else None
             return EngineStatus(url=url, ready=wrong is None, models=models, problem=wrong, load=load)
     except (NotReadyError, UntrustedError, httpx.HTTPError) as error:
@@ -158,15 +158,15 @@ def _load(meter: Meter) -> Load | None:
     return meter.read()
 
 
-def _probe(client: httpx.Client, readiness: ReadinessProbe, models: list[str]) -> str | None:
+def _probe(client: httpx.Client, probe: ReadinessProbe, models: list[str]) -> str | None:
     """What is wrong with the answer to the probe; None where the model computed."""
-    path, request = readiness.probe_path, {**readiness.probe_body, "model": models[0] if models else ""}
-    status, body = ask(client, "POST", path, request)
-    if status != 200:
-        return f"{path} answers {status}"
-    answer = json_document(body, what=f"the answer to {path}")
-    keys = [str(key) for key in readiness.answer]
-    return None if holds(answer, keys) else f"the answer to {path} has nothing at {'.'.join(keys)}"
+
+    def post(path: str, body: dict[str, Any] | None) -> tuple[int, str, str]:
+        status, answer = ask(client, "POST", path, body)
+        return status, answer.decode(errors="replace"), f"HTTP {status}"
+
+    computed, words = readiness.computes(post, vars(probe), models[0] if models else "")
+    return None if computed else words
 
 
 def _webui(target: WebuiTarget) -> WebuiStatus:

@@ -42,7 +42,10 @@ def parse_play_name(name: str) -> PlayName:
 
 # These run on the controller. A node can put any key into the result of a module that it runs.
 _PUBLISHES = {"ansible.builtin.set_stats", "ansible.legacy.set_stats", "set_stats"}
-_FINDS = {"headfirst.serving.check_report", "headfirst.serving.comm_report", "ansible.builtin.debug"}
+_FINDS = {
+    "ansible.builtin.debug",
+    *(f"headfirst.serving.{name}" for name in ("check_report", "comm_report", "rollout")),
+}
 
 
 class Translator:

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from ansible_collections.headfirst.serving.plugins.module_utils.rollout import head_first
+
 from headfirst.node.supervisor.memory import MOST_FAILED_STARTS, Memory
 from headfirst.node.supervisor.messages import Seen
 from headfirst.node.supervisor.records import Record
@@ -339,9 +341,9 @@ class _Turn:
         elif step == "head" and not self._known[0].running:
             self._become("starting", "rank 0 starts")
             self._fail_for(self._ended())
-        elif step == "head" and len(self._every) > 1:
+        elif step == "head" and (others := head_first(self._every, int)[1:]):
             self._change(step="others")
-            self.actions.append(Start(self._every[1:]))
+            self.actions.append(Start(*others))
         elif step in ("head", "others"):
             self._begin_to_watch(self.state.started_at)
         elif step == "idle" and self._were_started():
@@ -362,7 +364,7 @@ class _Turn:
             self._emit("starting", "the ranks are started, the head first")
             self._remember(restarts=self.state.memory.restarts + 1)
             self._change(step="head", started_at=self._now)
-            self.actions.append(Start((0,)))
+            self.actions.append(Start(head_first(self._every, int)[0]))
 
     def _refusal(self, step: str) -> str:
         """Why what was asked for was not done; "" where it was."""

@@ -5,13 +5,12 @@ While they change the engine is not asked for more. One that answers neither for
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from typing import Any
 
 import requests
-from ansible_collections.headfirst.serving.plugins.module_utils.http_probe import holds
+from ansible_collections.headfirst.serving.plugins.module_utils import readiness
 
 from headfirst.common.metrics import read
 from headfirst.node.supervisor.records import Record
@@ -70,16 +69,14 @@ class Health:
         return before is not None and self._seen != before
 
     def _answers(self) -> bool:
-        how = self._record.readiness
-        status, _body = self._ask(how["path"], None, _ANSWER_LIMIT_S)
-        if status != 200:
-            return False
-        if self.serves and self._record.path_generates:
-            return True
-        status, text = self._ask(
-            how["probe_path"], {**how["probe_body"], "model": self._record.model}, _ANSWER_LIMIT_S
-        )
-        return status == 200 and _holds(text, how["answer"])
+        record = self._record
+        if self.serves and record.path_generates:
+            return self._ask_engine(record.readiness["path"], None)[0] == 200
+        return readiness.serves(self._ask_engine, record.readiness, record.model)[0]
+
+    def _ask_engine(self, path: str, body: dict[str, Any] | None) -> tuple[int, str, str]:
+        status, text = self._ask(path, body, _ANSWER_LIMIT_S)
+        return status, text, ""
 
     def _ask(self, path: str, body: dict[str, Any] | None, limit_s: float) -> tuple[int, str]:
         """Status and text of an answer; 0 where there is none, or one that does not end."""
@@ -102,11 +99,3 @@ class Health:
                 return answer.status_code, text.decode(errors="replace")
         except (requests.RequestException, OSError):
             return 0, ""
-
-
-def _holds(text: str, keys: list[Any]) -> bool:
-    """Whether the answer to the probe has what it must."""
-    try:
-        return holds(json.loads(text), [str(key) for key in keys])
-    except ValueError:
-        return False

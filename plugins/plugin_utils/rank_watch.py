@@ -1,25 +1,18 @@
-"""Wait until an engine serves; end on all hosts as soon as one of its ranks dies."""
+"""Watching the ranks of an engine, one process a host, until they serve or one of them has ended."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
-from ansible_collections.headfirst.serving.plugins.modules import await_ranks as documented
 from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes as causes
-from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, Symptom, Weight
-from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import (
-    GatedAction,
-    argument_spec,
-    report,
-)
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import report
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import (
     ALIVE,
     DIED,
@@ -43,59 +36,44 @@ BOARD_EVERY_S = 0.2
 DYING_GRACE_S = 10.0
 # When all that is known is that a rank lost its peer, the peer gets this long to report why.
 SETTLE_S = 12.0
-WATCH = "headfirst.serving.container_watch"
 MAX_ERRORS = 3
 
 
-class ActionModule(GatedAction):
-    """`await_ranks`: one waiter a host, all at once, sharing a board on the controller."""
+class RankWatch:
+    """The watch on this host's rank, which shares a board with those on the other hosts."""
 
-    _supports_check_mode = True
-    _requires_connection = True
+    def __init__(
+        self,
+        look: Callable[[int], dict[str, Any]],
+        board: RankBoard,
+        host: str,
+        rank: int,
+        ranks: int,
+        log: Profile,
+    ) -> None:
+        """`look` runs container_watch on the host for so many seconds."""
+        self._look, self._board, self._host = look, board, host
+        self._rank, self._ranks, self._log = rank, ranks, log
 
-    ARGUMENTS = argument_spec(documented.DOCUMENTATION, "api_key")
-    ANSWERS: ClassVar[dict[str, Any]] = {
-        WATCH: {
-            **dict.fromkeys(("exists", "running", "ready", "oom_killed"), "bool"),
-            "probe": "str",
-            "exit_code": "int",
-            **dict.fromkeys(("finished_at", "driver", "cuda"), "str"),
-            "now": "float",
-            "log": {"type": "list", "elements": "str"},
-        }
-    }
-    RETURNS = ("answer", "failure", "ranks")
+    def wait(self, timeout_s: float) -> None:
+        """Return when all ranks serve; AnsibleActionFail, the same on all hosts, when one ends."""
+        verdict = self._wait(timeout_s)
+        board, ranks = self._board, self._ranks
+        end = time.monotonic() + SETTLE_S + max(WATCH_S, ranks / LOOKS_A_SECOND)
+        while not _settled(board.kinds().values(), ranks) and time.monotonic() < end:
+            time.sleep(BOARD_EVERY_S)
+        if verdict.kind != READY or any(kind < ALIVE for kind in board.kinds().values()):
+            raise AnsibleActionFail(explain(board.read())[2])
 
-    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return {"changed", "answer"}, or a failure with `failure` (where it began) and `ranks`."""
-        if self._task.check_mode:
-            return {"changed": False, "skipped": True, "msg": "Nothing was started in check mode."}
-        if context.CLIARGS["forks"] < len(arguments["hosts"]):
-            raise AnsibleActionFail(
-                f"{len(arguments['hosts'])} ranks are watched at the same time, and Ansible runs "
-                f"{context.CLIARGS['forks']} hosts at a time: set ANSIBLE_FORKS={len(arguments['hosts'])}."
-            )
-        # Made and removed by this run of Ansible; the task's id is the same on every host.
-        board = RankBoard(Path(constants.DEFAULT_LOCAL_TMP) / f"ranks-{self._task._uuid}")
-        host = self._host
-        if arguments["start_error"]:
-            log = profile(arguments["engine_log"])
-            verdict = _not_started(host, arguments["rank"], arguments["start_error"], log)
-            board.post(verdict)
-        else:
-            verdict = self._wait(arguments, host, board)
-        return _outcome(verdict, board, len(arguments["hosts"]))
-
-    def _wait(self, args: dict[str, Any], host: str, board: RankBoard) -> Verdict:
+    def _wait(self, timeout_s: float) -> Verdict:
         """Watch, post and read until this rank is decided or another one has ended the wait."""
-        log = profile(args["engine_log"])
-        deadline = time.monotonic() + args["timeout"]
+        deadline = time.monotonic() + timeout_s
         dying_until = echo_until = float("inf")
         told = ""
         watch_s = 0  # an engine that serves already is seen at once
         while True:
-            seen = self._look(args, host, watch_s, board)
-            log = replace(log, facts={"driver": seen["driver"], "cuda": seen["cuda"]})
+            seen = self._seen(watch_s)
+            log = replace(self._log, facts={"driver": seen["driver"], "cuda": seen["cuda"]})
             now = time.monotonic()
             # What the module took to come back is in the offset: a second, which is less than SLACK_S.
             ahead_s = seen["now"] - time.time()
@@ -103,21 +81,21 @@ class ActionModule(GatedAction):
             dying = causes.died_at(log, lines) is not None
             if dying:
                 dying_until = min(dying_until, now + DYING_GRACE_S)
-            verdict = judge(host, args["rank"], seen, lines, log, ahead_s, gone_wrong=now > dying_until)
+            verdict = judge(self._host, self._rank, seen, lines, log, ahead_s, gone_wrong=now > dying_until)
             if verdict.kind == ALIVE and now > deadline:
-                verdict = _late(verdict, args["timeout"], seen["probe"])
-            board.post(verdict)
-            if args["rank"] == 0:
+                verdict = _late(verdict, timeout_s, seen["probe"])
+            self._board.post(verdict)
+            if self._rank == 0:
                 watch_s = WATCH_S
             elif verdict.kind == ALIVE:
-                _until_news(board, args["rank"], max(LOOK_EVERY_S, len(args["hosts"]) / LOOKS_A_SECOND))
-            others = {rank: kind for rank, kind in board.kinds().items() if rank != args["rank"]}
+                _until_news(self._board, self._rank, max(LOOK_EVERY_S, self._ranks / LOOKS_A_SECOND))
+            others = {rank: kind for rank, kind in self._board.kinds().items() if rank != self._rank}
             if verdict.kind == ALIVE and others.get(0) == READY and not dying:
                 verdict = replace(verdict, kind=READY, doing="ready", symptoms=[])
-                board.post(verdict)
+                self._board.post(verdict)
             if verdict.doing != told:
                 told = verdict.doing
-                report(host, "engine", note=told)
+                report(self._host, "engine", note=told)
             if verdict.kind != ALIVE:
                 return verdict
             if any(kind in (DIED, UNREACHABLE, LATE) for kind in others.values()):
@@ -129,58 +107,25 @@ class ActionModule(GatedAction):
             if now > echo_until:
                 return verdict
 
-    def _look(self, args: dict[str, Any], host: str, watch_s: int, board: RankBoard) -> dict[str, Any]:
-        module_args = {
-            "name": args["name"],
-            "seconds": watch_s,
-            "timestamps": True,
-            "api_key": args["api_key"],
-        }
-        if args["rank"] == 0:  # the others do not answer, or they do whatever their state
-            readiness = args["readiness"]
-            probe = {
-                "path": readiness["probe_path"],
-                "body": {**readiness["probe_body"], "model": args["model"]},
-                "answer": readiness["answer"],
-            }
-            module_args.update(url=args["url"], path=readiness["path"], probe=probe)
+    def _seen(self, watch_s: int) -> dict[str, Any]:
+        host = self._host
         try:
-            seen = self.ask_module(WATCH, module_args)
+            return self._look(watch_s)
         except AnsibleConnectionFailure as error:
             hint = f"Check the node and its SSH, then run the same command again: ssh {host}"
             reason = f"the connection to the node was lost ({error})"
-            board.post(_failed(host, args["rank"], UNREACHABLE, reason, hint))
+            self._board.post(_failed(host, self._rank, UNREACHABLE, reason, hint))
             raise
-        if seen.get("failed"):
-            what = f"it cannot be watched: {seen.get('msg', 'no reason')}"
+        except AnsibleActionFail as error:
             hint = f"Check Docker on {host}: systemctl status docker"
-            board.post(_failed(host, args["rank"], DIED, what, hint))
-            raise AnsibleActionFail(what)
-        return seen
+            what = f"it cannot be watched: {error.message}"
+            self._board.post(_failed(host, self._rank, DIED, what, hint))
+            raise AnsibleActionFail(what) from None
 
 
-def _outcome(verdict: Verdict, board: RankBoard, ranks: int) -> dict[str, Any]:
-    """Return the task's result, which is the same on all hosts: done when every rank is, else failed."""
-    end = time.monotonic() + SETTLE_S + max(WATCH_S, ranks / LOOKS_A_SECOND)
-    while not _settled(board.kinds().values(), ranks) and time.monotonic() < end:
-        time.sleep(BOARD_EVERY_S)
-    if verdict.kind == READY and all(kind >= ALIVE for kind in board.kinds().values()):
-        return {"changed": False, "answer": verdict.state}
-    verdicts = board.read()
-    first, cause, text = explain(verdicts)
-    return {
-        "failed": True,
-        "msg": text,
-        "failure": {
-            "host": first.host,
-            "rank": first.rank,
-            "kind": min(v.kind for v in verdicts),
-            "reason": first.describe(cause),
-            "lines": cause.lines,
-            "hint": cause.fix,
-        },
-        "ranks": {v.host: v.reason for v in verdicts},
-    }
+def not_started(host: str, rank: int, error: str, log: Profile) -> str:
+    """Why a rank whose container did not start ended, for a person."""
+    return explain([_not_started(host, rank, error, log)])[2]
 
 
 def _until_news(board: RankBoard, rank: int, seconds: float) -> None:

@@ -1,13 +1,12 @@
-"""What container_rollout leaves on a host, wherever a run ends, and what a person reads when it fails.
+"""What a rollout leaves on a host, wherever a run ends, and what a person reads when it fails.
 
-Real: the action, its decision and the module container_generations. Fixtures: Docker, and the other modules.
+Real: the action, its steps and decisions, the module container_generations. Fixtures: Docker, other modules.
 """
 
 from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,17 +14,10 @@ from typing import Any
 import generations_model
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.headfirst.serving.plugins.action.container_rollout import (
-    BACKUP,
-    CONTAINER,
-    GENERATIONS,
-    PROOFS,
-    WATCH,
-    ActionModule,
-)
+from ansible_collections.headfirst.serving.plugins.action.rollout import PROOFS, ActionModule
 from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
-from ansible_collections.headfirst.serving.plugins.modules import container_generations
 from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
+from ansible_collections.headfirst.serving.plugins.plugin_utils.rollout_steps import BACKUP, WATCH
 from generations_model import Container, Host, Killed, World
 
 NAME = "headfirst-page"
@@ -55,62 +47,39 @@ class Node:
         if not self.steps:
             raise Killed
         self.steps -= 1
-        container = self.host.current(arguments.get("name", NAME))
-        if module == GENERATIONS:
-            given = {"version": "", "restarted": False, "start_seconds": None, **arguments, "state": state}
-            given["record"] = {"files": {}, **arguments.get("record", {})}
-            generations = partial(
-                container_generations.Generations,
-                self.host,
-                container_generations.container_runtime.Docker(self.host),  # type: ignore[arg-type]
-                check=check,
-                records=str(self.host.root / "records"),
-            )
-            return container_generations._apply(generations, given)
-        if module == WATCH:
-            assert container
-            answers = container.running and container.labels["fingerprint"] not in self.broken
-            return {"ready": answers, "running": False, "probe": "", "log": ["bye"]}
+        current = self.host.current(NAME)
         if module == BACKUP:
             if state == "restored":
                 self.data = arguments["backup"]
             return {"changed": True, "backup": self.data}
-        if module != CONTAINER:
-            assert container is None or container.running
-            current = self.host.current(NAME)
+        if module in PROOFS:
             assert current
+            assert current.running
             bad = current.labels["fingerprint"] in self.refused
             return {"failed": True, "msg": "the key is refused"} if bad else {"changed": False}
-        if check:
-            return {"changed": True}
-        if state == "created":
-            labels = {**arguments["labels"], container_spec.SPEC_JSON_LABEL: SPEC, **arguments["spec"]}
-            self.host.found.append(Container(self.host, arguments["name"], labels))
-        if state == "kept":
-            assert container
-            container.policy = "unless-stopped"
-            return {"changed": True}
-        changed = container is None or container.running != (state == "started")
-        if container is not None:
-            container.running = state == "started"
-            if container.running and container.labels["fingerprint"] in self.broken:
+        answer = self.host.ask(module, {"name": NAME, **arguments}, check=check)
+        container = self.host.current(arguments.get("name", NAME))
+        if container and container.labels["fingerprint"] in self.broken:
+            if module == WATCH:
+                return {**answer, "ready": False, "running": False}
+            if state == "started":
                 self.data = "spoiled"
-        return {"changed": changed}
+        return answer
 
 
 def roll(node: Node, fingerprint: str, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
     """One run of the action to the container with a fingerprint."""
+    labels = {"fingerprint": fingerprint, "replica": "page"}
+    options = {name: option.get("default") for name, option in ActionModule.ARGUMENTS.items()}  # type: ignore[union-attr]
     given = {
+        **options,
         "name": NAME,
         "title": "The page",
-        "spec": {"fingerprint": fingerprint},
+        "spec": {"labels": labels, "restart_policy": "unless-stopped"},
         "fingerprint": fingerprint,
-        "url": "http://h",
-        "path": "/health",
+        "record": {"url": "http://h"},
         "ready_timeout": 1,
-        "stop_timeout": 1,
         "proofs": [{"module": "ansible.builtin.uri", "args": {}}],
-        "backup": {},
         **arguments,
     }
     action = object.__new__(ActionModule)
@@ -188,7 +157,8 @@ def test_the_first_start_that_fails_has_nothing_to_return_to(node: Node) -> None
         "The page is not ready: it ended.",
         "  | bye",
         "Is the port of http://h free?",
-        f"The whole log, on this host: docker logs {NAME}",
+        "The log of the failed start, on its host:",
+        f"docker logs {NAME}",
     ]
     assert not [one for one in node.host.found if one.running]
     node.broken.clear()
@@ -204,7 +174,7 @@ def test_what_served_before_serves_again(node: Node, kind: str, words: str) -> N
         roll(node, "two")
     assert words in raised.value.message
     assert raised.value.message.endswith(
-        "The version that served before serves again. The log of the failed start, on this host:\n"
+        "The version that served before serves again.\nThe log of the failed start, on its host:\n"
         f"docker logs {NAME}.{generation('two')}"
     )
     assert serves(node) == "one"
@@ -214,29 +184,29 @@ def test_what_served_before_serves_again(node: Node, kind: str, words: str) -> N
 def test_where_none_answers_the_message_names_both(node: Node) -> None:
     roll(node, "one")
     node.broken |= {"one", "two"}
-    with pytest.raises(AnsibleActionFail, match="was started again and does not answer either") as raised:
+    with pytest.raises(AnsibleActionFail, match="was started again and does not serve either") as raised:
         roll(node, "two")
-    assert raised.value.message.endswith(f"docker logs {NAME}")
+    assert raised.value.message.endswith(f"docker logs {NAME}.{generation('two')}")
 
 
 def test_a_proof_that_fails_on_what_runs_already_stops_it(node: Node) -> None:
     """The next run starts it again, as one that begins with a stop does."""
     roll(node, "one")
     node.refused.add("one")
-    with pytest.raises(AnsibleActionFail, match="the key is refused\nThe whole log"):
+    with pytest.raises(AnsibleActionFail, match="the key is refused\nThe log"):
         roll(node, "one")
     assert not [one for one in node.host.found if one.running]
 
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_what_has_the_address_stops_and_returns_where_the_new_one_fails(node: Node, broken: bool) -> None:
-    labels = {"headfirst.generation": "other", "headfirst.rank": "0", "headfirst.ranks": "1"}
-    labels |= {container_spec.SPEC_JSON_LABEL: SPEC, "fingerprint": "other"}
+    labels = {"headfirst.generation": "0123456789ab", "headfirst.rank": "0", "headfirst.ranks": "1"}
+    labels |= {container_spec.SPEC_JSON_LABEL: SPEC, "fingerprint": "other", "replica": "other"}
     other = Container(node.host, "headfirst-other", labels)
     other.running = True
     node.host.found.append(other)
     (node.host.root / "records/headfirst-other").mkdir(parents=True)
-    (node.host.root / "records/headfirst-other/other.json").write_text('{"url": "http://h"}')
+    (node.host.root / "records/headfirst-other/0123456789ab.json").write_text('{"url": "http://h"}')
     if broken:
         node.broken.add("one")
     with pytest.raises(AnsibleActionFail, match="was started again") if broken else nullcontext():

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.action import await_ranks
 from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes as causes
-from ansible_collections.headfirst.serving.plugins.plugin_utils import rank_board
+from ansible_collections.headfirst.serving.plugins.plugin_utils import rank_board, rank_watch
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Weight, profile
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Symptom
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import (
@@ -64,7 +63,7 @@ def ended(log: list[str], exit_code: int = 1) -> dict[str, Any]:
 )
 def test_one_look(look: dict[str, Any], gone_wrong: bool, kind: int, words: str) -> None:
     lines = causes.stamped(look["log"], 0.0, 9.0)
-    verdict = await_ranks.judge("node2", 1, look, lines, LOG, 0.0, gone_wrong)
+    verdict = rank_watch.judge("node2", 1, look, lines, LOG, 0.0, gone_wrong)
     assert verdict.kind == kind
     assert words in verdict.reason
 
@@ -89,8 +88,8 @@ def test_the_rank_that_died_first_decides_not_the_one_that_lost_it() -> None:
 
 def test_how_a_log_is_read_comes_from_the_controller_alone() -> None:
     """A pattern of a node's record could keep this machine busy for ever, and its format take all memory."""
-    tasks = [path.read_text() for path in (REPOSITORY / "roles/engine/tasks").glob("*.yml")]
-    given = [line.strip() for text in tasks for line in text.splitlines() if "engine_log" in line]
+    texts = [(REPOSITORY / f"roles/engine/{part}/main.yml").read_text() for part in ("tasks", "vars")]
+    given = [line.strip() for text in texts for line in text.splitlines() if "engine_log" in line]
     assert given == ['engine_log: "{{ engine_log }}"']
 
 
@@ -105,7 +104,7 @@ def test_a_long_line_takes_no_long_time() -> None:
 
 def late(rank: int) -> Verdict:
     running = Verdict(f"node{rank + 1}", rank, ALIVE, "running", doing="joining the other ranks")
-    return await_ranks._late(running, 60, "")
+    return rank_watch._late(running, 60, "")
 
 
 def test_a_timeout_tells_what_every_rank_was_doing() -> None:
@@ -117,7 +116,7 @@ def test_a_timeout_tells_what_every_rank_was_doing() -> None:
 
 def test_a_timeout_names_the_rank_that_hangs_after_a_failure() -> None:
     look = seen(log=[OUT_OF_MEMORY])
-    hanging = await_ranks.judge("node2", 1, look, causes.stamped(look["log"], 0.0, 9.0), LOG, 0.0, False)
+    hanging = rank_watch.judge("node2", 1, look, causes.stamped(look["log"], 0.0, 9.0), LOG, 0.0, False)
     first, _, text = rank_board.explain([late(0), hanging])
     assert hanging.kind == ALIVE and first is hanging
     assert "Then rank 0 on node1: not ready after 60 s." in text
@@ -155,15 +154,15 @@ def test_the_board_names_the_kinds_without_a_look_into_its_files(tmp_path: Path)
     ],
 )
 def test_when_the_board_decides(kinds: list[int], settled: bool) -> None:
-    assert await_ranks._settled(kinds, ranks=2) is settled
+    assert rank_watch._settled(kinds, ranks=2) is settled
 
 
 def test_why_a_container_did_not_start_is_named() -> None:
     error = "500 Server Error (failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all)"
-    verdict = await_ranks._not_started("node2", 1, error, LOG)
+    verdict = rank_watch._not_started("node2", 1, error, LOG)
     assert error in verdict.state and "description of the GPUs" in verdict.state
     assert "nvidia-ctk cdi generate" in verdict.symptoms[0].fix
-    unknown = await_ranks._not_started("node2", 1, "no such thing.", LOG)
+    unknown = rank_watch._not_started("node2", 1, "no such thing.", LOG)
     assert (unknown.state, unknown.symptoms[0].fix) == (
         "its container did not start: no such thing",
         "Correct that, then run the same command again.",
