@@ -25,7 +25,6 @@ def files() -> dict[str, str]:
         "metrics.md": metrics.page(),
         "failures.md": failures.page(),
         "roles.md": roles.page(),
-        **outputs.schemas(),
     }
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes dist/: wheel, sdist, collection, SBOM, SHA256SUMS and its signature (docs/release.md).
+"""Makes dist/: wheel, sdist, collection, SBOM, JSON schemas, SHA256SUMS and its signature (docs/release.md).
 
 The files come from HEAD alone and are the same bytes in any folder at any time.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -20,6 +21,7 @@ sys.path.insert(0, str(ROOT / "py"))
 from headfirst.common.errors import HeadfirstError, InputError  # noqa: E402
 from headfirst.control.bundle.signature import sign  # noqa: E402  # the checkout's
 from headfirst.control.machine.commands import run  # noqa: E402
+from reference import outputs  # noqa: E402
 from releasing import HINT, collection, sbom, source  # noqa: E402
 
 NAMESPACE = "headfirst-release"
@@ -59,6 +61,8 @@ def release(root: Path, output: Path, *, key: Path | None = None, tagged: bool =
         collection.build(files, made, epoch)
         _build_package(files, made, epoch)
         (made / f"headfirst-{version}.cdx.json").write_text(sbom.build(files, version, epoch), "utf-8")
+        schemas = json.dumps(outputs.schemas(), indent=1, ensure_ascii=False)
+        (made / f"headfirst-{version}-schemas.json").write_text(f"{schemas}\n", "utf-8")
         sums = "".join(
             f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
             for path in sorted(made.iterdir())

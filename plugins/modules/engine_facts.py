@@ -4,10 +4,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: engine_facts
-short_description: Read which container engine a node has, and its configuration
+short_description: Read which container runtime a node has, and its configuration
 version_added: 0.1.0
 description:
-  - Reads in one round trip which engine is there, whether it answers, and how it is configured.
+  - Reads in one round trip which one is there, whether it answers, and how it is configured.
   - Changes nothing. Does not need Python's docker SDK.
 author: The Headfirst authors (@headfirst)
 attributes:
@@ -16,7 +16,7 @@ attributes:
     support: full
 options:
   program:
-    description: The program of the engine.
+    description: The program of the runtime.
     type: str
     choices: [dockerd, podman]
     default: dockerd

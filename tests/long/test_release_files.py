@@ -67,6 +67,7 @@ def test_a_release_has_these_files(files: Path) -> None:
         "SHA256SUMS",
         "SHA256SUMS.sig",
         f"headfirst-{VERSION}-py3-none-any.whl",
+        f"headfirst-{VERSION}-schemas.json",
         f"headfirst-{VERSION}.cdx.json",
         f"headfirst-{VERSION}.tar.gz",
         f"headfirst-serving-{VERSION}.tar.gz",

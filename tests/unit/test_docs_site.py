@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 from docs_site import built
 from documented import ROOT
+from reference import outputs
 
 DOCS = ROOT / "docs"
 
@@ -50,6 +52,14 @@ def test_a_page_that_is_named_is_linked(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = re.sub(r"<(pre|a)\b.*?</\1>", "", page.read_text("utf-8"), flags=re.DOTALL)
         assert re.findall(r"\bdocs/[\w/-]+\.md\b", text) == [], page.relative_to(site)
+
+
+@pytest.mark.parametrize("name", ["reference/json.html", "zh-CN/reference/json.html"])
+def test_each_type_that_is_printed_links_its_schema(site: Path, name: str) -> None:
+    page = site / name
+    links = re.findall(r'href="([^"]*schemas/\w+\.json)"', page.read_text("utf-8"))
+    linked = [json.loads((page.parent / link).read_text("utf-8")) for link in links]
+    assert sorted(schema["title"] for schema in linked) == sorted(outputs.schemas())
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:

@@ -1,17 +1,21 @@
-"""The words of pages, YAML and Python files that lint refuses, each with its line."""
+"""The wrong terms of pages, YAML and Python files that lint refuses, each with its line."""
 
 from __future__ import annotations
 
 import pytest
-from language import page_texts, python_texts, words, yaml_texts
+from language import page_texts, python_texts, wrong_terms, yaml_texts
 
 PYTHON = 'def run(x):\n    """It says so."""\n    raise Error(f"{x} wants " "more", hint="Look at {it}.")'
 TASKS = "- name: Reads\n  msg: |\n    One line.\n    It knows.\n  loop: [{fix: It tells., when: it says}]"
 
 
-def test_words_outside_of_code() -> None:
-    assert list(words("The plan\nsays so, `it knows`.")) == [(1, "says")]
-    assert not list(words("The demo stands for a model."))
+def test_wrong_terms_outside_of_code() -> None:
+    text = "The host's\nDocker engine reckons, `docker engine`."
+    assert list(wrong_terms(text)) == [
+        (1, "Docker engine (Docker Engine, container runtime)"),
+        (1, "reckons (compute)"),
+    ]
+    assert not list(wrong_terms("The engine in a container of the Docker Engine."))
 
 
 def test_literals_of_python() -> None:
@@ -22,11 +26,11 @@ def test_shown_values_of_yaml() -> None:
     assert list(yaml_texts(TASKS)) == [(1, "Reads"), (3, "One line.\nIt knows.\n"), (5, "It tells.")]
 
 
-@pytest.mark.parametrize("text", ["```\nit says\n```", "<!-- it says -->", "<!-- Written by x -->\nIt says."])
+@pytest.mark.parametrize("text", ["```\nanew\n```", "<!-- anew -->", "<!-- Written by x -->\nAnew."])
 def test_code_comments_and_generated_pages_are_left_out(text: str) -> None:
-    assert [word for _, prose in page_texts(text) for word in words(prose)] == []
+    assert [term for _, prose in page_texts(text) for term in wrong_terms(prose)] == []
 
 
 def test_a_line_of_a_page_counts_code() -> None:
-    ((start, prose),) = page_texts("# Title\n```\ncode\n```\nIt looks.")
-    assert [start + line for line, _ in words(prose)] == [5]
+    ((start, prose),) = page_texts("# Title\n```\ncode\n```\nAnew.")
+    assert [start + line for line, _ in wrong_terms(prose)] == [5]

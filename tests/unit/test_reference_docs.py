@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -83,7 +82,7 @@ def test_every_verb_with_json_has_its_output() -> None:
 
 
 def test_the_schema_of_the_plan_has_its_fields_and_their_comments() -> None:
-    schema = json.loads((ROOT / "docs/reference/schemas/Plan.json").read_text("utf-8"))
+    schema = outputs.schemas()["Plan"]
     assert schema["properties"].keys() >= Plan.model_fields.keys()
     assert (
         schema["$defs"]["WeightsTime"]["properties"]["bottleneck"]["description"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any, get_args
@@ -29,10 +28,12 @@ from pydantic import BaseModel, TypeAdapter
 from reference import comments
 from reference.text import cell, generated
 
-SCHEMAS = "schemas"
 INTRODUCTION = """\
 `--json` prints one object, or one object a line where a verb reports while it works. Fields may be added;
-none is removed or changes its meaning without a new major version. The links lead to JSON schemas.
+none is removed or changes its meaning without a new major version. The links lead to the fields.
+
+Each of these types has a JSON schema. `headfirst-VERSION-schemas.json`, a file of each
+[release](../release.md), has all of them by name; on the site, the section of a type links its schema.
 """
 
 
@@ -119,21 +120,17 @@ def page() -> str:
         "",
     ]
     described: dict[str, Any] = {}
-    for schema in map(_schema, dict.fromkeys(output.kind for output in OUTPUTS if output.kind)):
-        described |= {schema["title"]: schema, **schema.get("$defs", {})}
+    for title, schema in schemas().items():
+        described |= {title: schema, **schema.get("$defs", {})}
     for name, schema in sorted(described.items()):
         if "properties" in schema:
             lines += [f"## {name}", "", cell(schema.get("description", "")), "", *_table(schema), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def schemas() -> dict[str, str]:
-    """Name of a file → its text, for each type that a verb prints."""
-    kinds = [output.kind for output in OUTPUTS if output.kind]
-    return {
-        f"{SCHEMAS}/{kind.__name__}.json": json.dumps(_schema(kind), indent=1, ensure_ascii=False) + "\n"
-        for kind in kinds
-    }
+def schemas() -> dict[str, dict[str, Any]]:
+    """The JSON schema of each type that a verb prints, by its name."""
+    return {output.kind.__name__: _schema(output.kind) for output in OUTPUTS if output.kind}
 
 
 def _schema(kind: Any) -> dict[str, Any]:
@@ -148,7 +145,7 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 def _link(kind: Any) -> str:
     name = getattr(kind, "__name__", "")
-    return f"[{name}]({SCHEMAS}/{name}.json)"
+    return f"[{name}](#{name.lower()})"
 
 
 def _types() -> dict[str, Any]:
