@@ -18,6 +18,7 @@ from ansible.executor import task_result
 from ansible_collections.headfirst.serving.plugins.action import comm_report
 from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
 from test_comm_rules import met
+from weights_role import variables
 
 FOLDER = Path(__file__).parents[2] / "plugins" / "action"
 PACKAGE = "ansible_collections.headfirst.serving.plugins.action"
@@ -51,6 +52,8 @@ INTERNAL: dict[str, Any] = {
     "invocation": {},
     **WAY,
 }
+# Arguments that a specification alone does not describe.
+GIVEN: dict[str, Any] = {"weights": {"step": "folders", "variables": variables()}}
 GENERATION = "0" * 12  # all patterns of specifications are those of generations
 SHELL = [
     f"state ended\nexit success exited 0\nresult {json.dumps(INTERNAL)}\n",
@@ -110,7 +113,10 @@ def act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[s
             "stderr": "",
             **INTERNAL,
         }
-        return action.run(None, {"inventory_hostname": "node1"})
+        folders = {"model": {}, "place": {"id": "1"}, "error": ""}
+        registered = {"node1": {"__weights_folders": {"folders": folders}}}
+        play = {"ansible_play_hosts": ["node1"], "hostvars": registered}
+        return action.run(None, {"inventory_hostname": "node1", **play})
 
     return run
 
@@ -153,17 +159,25 @@ def test_no_key_of_ansible_comes_out_of_an_action(name: str, act: Callable[..., 
     deep = {module: named(spec, tmp_path, hostile=True) for module, spec in kind.ANSWERS.items()}
     failed = {module: {**INTERNAL, "failed": True, "msg": "no"} for module in kind.ANSWERS}
     if top:
-        assert harmless(act(name, top, "1700000000.5\n")), (
+        assert harmless(act(name, top, "1700000000.5\n", GIVEN.get(name))), (
             "what the module may return comes out, without the rest"
         )
     for answers in (top, deep, failed):
         for stdout in SHELL:
             try:
-                assert harmless(act(name, answers, stdout))
+                assert harmless(act(name, answers, stdout, GIVEN.get(name)))
             except AnsibleAction as error:
                 assert harmless(error.result)
             except (KeyError, TypeError, AttributeError):
                 assert not kind.ANSWERS  # it reads what other tasks registered, which INTERNAL alone is not
+
+
+@pytest.mark.parametrize("stdout", SHELL)
+def test_what_a_host_prints_of_its_weights_is_a_status_of_its_own(
+    stdout: str, act: Callable[..., Any]
+) -> None:
+    with pytest.raises(AnsibleActionFail, match="What node1 reports of its weights is refused"):
+        act("weights", {}, stdout, {**GIVEN["weights"], "step": "status"})
 
 
 @pytest.mark.parametrize("raises", [False, True])
