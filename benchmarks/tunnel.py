@@ -25,7 +25,7 @@ from pathlib import Path
 
 from headfirst.control.bench import requests
 from headfirst.control.bench.load import Load
-from headfirst.control.bench.result import Point, Sample, point
+from headfirst.control.bench.result import Point, RequestTimes, point
 from headfirst.control.evalscope import environment, process
 from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.decide.cluster.login import HostAccess
@@ -81,7 +81,7 @@ def measure(python: Path, url: str, load: Load) -> Point:
         job = {"requests": str(file), "warmup": warmup, "number": number, "concurrency": int(load.value)}
         with process.running(python, "load", url, "key", Path(folder) / "log") as tool:
             results = tool.run({**job, "timeout": 60, "seed": 0})
-            return point(load, [tool.attempt(Sample, result) for result in results], warmup)
+            return point(load, [tool.attempt(RequestTimes, result) for result in results], warmup)
 
 
 @contextlib.contextmanager

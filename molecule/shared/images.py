@@ -26,7 +26,7 @@ RECIPES = {
 }
 
 
-def progress(done: int, total: int, what: str) -> None:
+def progress(what: str, done: int, total: int) -> None:
     """Print one line for each step of a build."""
     print(f"{what} {done}/{total}")
 

@@ -115,8 +115,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     with bare_nodes("test-chat-upgrade", "10.213.73", 1, folder) as found:
         images = share_dir() / "images"
         images.mkdir(exist_ok=True)
-        new = build.build(recipes.OPEN_WEBUI, images, lambda done, total, what: None).path
-        old = build.build(older(), images, lambda done, total, what: None).path
+        new = build.build(recipes.OPEN_WEBUI, images, lambda what, done, total: None).path
+        old = build.build(older(), images, lambda what, done, total: None).path
         shutil.copy(new, folder / "shared" / "new.tar")
         shutil.copy(old, folder / "shared" / "old.tar")
         made = Node(found, folder)

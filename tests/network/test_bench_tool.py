@@ -14,7 +14,7 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.control.bench import runner
 from headfirst.control.bench.load import SHAPES, Load, Shape
 from headfirst.control.bench.result import Point
-from headfirst.control.bench.runner import Run, Settings
+from headfirst.control.bench.runner import BenchRun, BenchSettings
 from headfirst.control.evalscope import environment, process
 from headfirst.control.smoke.api import Api, Target
 from headfirst.decide.engines.base import RequestDialect
@@ -59,8 +59,8 @@ def measure(python: Path, url: str, log: Path, *loads: Load, **settings: Any) ->
     watcher = Kept()
     with Api(url, KEY, target, 30) as api, process.running(python, "load", url, KEY, log) as running:
         seen = runner.examine(api, MARK)
-        chosen = Settings(mark=MARK, **{"shape": SHORT, "seed": 0, **settings})
-        run = Run(running, MODEL, chosen, seen.scale, watcher)
+        chosen = BenchSettings(mark=MARK, **{"shape": SHORT, "seed": 0, **settings})
+        run = BenchRun(running, MODEL, chosen, seen.scale, watcher)
         for load in loads:
             run.measure(load)
     return watcher
@@ -190,7 +190,7 @@ def test_what_the_tool_prints_is_validated(
     )
     script.chmod(0o755)
     with process.running(script, "load", server[0], KEY, log) as running, pytest.raises(UntrustedError):
-        run = Run(running, MODEL, Settings(SHORT, 0, MARK), runner.Scale(1, 0), Kept())
+        run = BenchRun(running, MODEL, BenchSettings(SHORT, 0, MARK), runner.Scale(1, 0), Kept())
         run.measure(FOUR)
 
 

@@ -12,18 +12,18 @@ from headfirst.common.errors import InputError
 from headfirst.control.bench import picture, requests, slo
 from headfirst.control.bench.load import SHAPES, Load, loads
 from headfirst.control.bench.requests import Batch, Scale
-from headfirst.control.bench.result import Point, Result, Sample, Subject, differences, point, read
+from headfirst.control.bench.result import Point, RequestTimes, Result, Subject, differences, point, read
 from headfirst.control.bench.slo import Promise
 from headfirst.control.bench.trial import compare
 
 FOUR = Load(kind="concurrency", value=4)
 
 
-def samples(count: int, *, first: float = 0.1, step: float = 0.01, answer: int = 11) -> list[Sample]:
+def samples(count: int, *, first: float = 0.1, step: float = 0.01, answer: int = 11) -> list[RequestTimes]:
     """Answers one after the other."""
     each = first + step * (answer - 1)
     return [
-        Sample(start=n * each, end=(n + 1) * each, first=first, prompt=20, answer=answer)
+        RequestTimes(start=n * each, end=(n + 1) * each, first=first, prompt=20, answer=answer)
         for n in range(count)
     ]
 
@@ -53,14 +53,17 @@ def test_figures_of_a_load() -> None:
 
 
 def test_percentiles_are_measured_values() -> None:
-    times = [Sample(start=0, end=n, first=n, answer=1) for n in range(1, 101)]
+    times = [RequestTimes(start=0, end=n, first=n, answer=1) for n in range(1, 101)]
     ttft = point(FOUR, times, 0).ttft
     assert ttft
     assert (ttft.p50, ttft.p95, ttft.p99) == (50, 95, 99)
 
 
 def test_failed_requests_count_in_the_time_and_in_nothing_else() -> None:
-    failed = [Sample(start=4, end=8, error="queue full", status=503), Sample(start=4, end=5, error="reset")]
+    failed = [
+        RequestTimes(start=4, end=8, error="queue full", status=503),
+        RequestTimes(start=4, end=5, error="reset"),
+    ]
     found = point(FOUR, [*samples(20), *failed], 0)
     assert found.errors == {"HTTP 503: queue full": 1, "reset": 1}
     assert (found.failed, found.requests) == (2, 22)
@@ -69,7 +72,7 @@ def test_failed_requests_count_in_the_time_and_in_nothing_else() -> None:
 
 
 def test_a_load_where_all_fails_has_no_times() -> None:
-    found = point(FOUR, [Sample(start=1, end=2, error="reset")], 0)
+    found = point(FOUR, [RequestTimes(start=1, end=2, error="reset")], 0)
     assert (found.ttft, found.tpot, found.e2e, found.output_rate) == (None, None, None, 0)
 
 
@@ -177,7 +180,7 @@ def test_another_file_is_no_result(tmp_path: Path, text: str) -> None:
 
 def test_a_comparison_has_the_loads_of_both_as_ratios() -> None:
     old = [point(FOUR, samples(20), 4), point(Load(kind="rate", value=4), samples(20), 0)]
-    failed = Sample(start=0, end=1, error="reset")
+    failed = RequestTimes(start=0, end=1, error="reset")
     new = [
         point(FOUR, [*samples(20, first=0.2, step=0.02), failed], 4),
         point(loads("rate", "9")[0], samples(3), 0),
@@ -240,7 +243,7 @@ def test_a_search_ends_where_nothing_keeps_the_promise_or_nothing_breaks_it() ->
 
 
 def test_a_failed_request_keeps_no_promise() -> None:
-    measured = point(FOUR, [*samples(99), Sample(start=0, end=1, error="reset")], 0)
+    measured = point(FOUR, [*samples(99), RequestTimes(start=0, end=1, error="reset")], 0)
     assert slo.broken(measured, [Promise("ttft", 9)]) == ["1 requests failed"]
 
 
@@ -249,7 +252,7 @@ def test_the_picture_is_svg_with_a_point_a_load() -> None:
         picture.Line(
             "<one> & other\x1b[31m", [point(load, samples(20), 0) for load in loads("rate", "1,2,4")]
         ),
-        picture.Line("nothing", [point(FOUR, [Sample(start=0, end=1, error="reset")], 0)]),
+        picture.Line("nothing", [point(FOUR, [RequestTimes(start=0, end=1, error="reset")], 0)]),
     ]
     root = ElementTree.fromstring(picture.svg("chat", lines))
     circles = [node for node in root.iter() if node.tag.endswith("circle")]

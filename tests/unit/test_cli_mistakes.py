@@ -20,7 +20,7 @@ from command import deploy
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
 from headfirst.control.cli.up import print_summary
-from headfirst.control.deployment.verbs.up import Outcome
+from headfirst.control.deployment.verbs.up import UpOutcome
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.events import Finding
 from headfirst.control.run.result import RunResult, StageTime
@@ -50,7 +50,7 @@ def test_the_service_is_called_up_only_after_the_engine_stage(
     plan = deploy("plan", str(ROOT / "inventories" / "a100x4.ini"), "--json")
     repaired = Finding("weights-repaired", "warning", "node02", "1 file is repaired", fix="Stop engine.")
     result = RunResult(True, False, {}, [], [], [repaired], [StageTime(stage, 1.0)], 1.0, tmp_path / "log")
-    outcome = Outcome(Plan.model_validate_json(plan.stdout), result, tmp_path, tmp_path, check=False)
+    outcome = UpOutcome(Plan.model_validate_json(plan.stdout), result, tmp_path, tmp_path, check=False)
     print_summary(outcome, as_json=False)
     said = capsys.readouterr().out
     assert ("The service is up" in said) is up

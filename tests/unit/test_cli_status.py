@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headfirst.control.cli.live import print_status
-from headfirst.control.live.load import Load
+from headfirst.control.live.load import EngineLoad
 from headfirst.control.live.status_types import (
     ClusterStatus,
     EngineStatus,
@@ -35,7 +35,7 @@ STATUS = ClusterStatus(
                 url="http://engine",
                 ready=True,
                 models=["demo"],
-                load=Load(
+                load=EngineLoad(
                     running=1,
                     queued=2,
                     cache_usage=0.25,

@@ -26,15 +26,15 @@ from headfirst.control.cli.shown.top import (
     _total,
 )
 from headfirst.control.live.gpus import GpuUse, parsed
-from headfirst.control.live.load import Load
+from headfirst.control.live.load import EngineLoad
 from headfirst.control.live.watch import RankRow, ReplicaRow, Snapshot
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 from typer.testing import CliRunner
 
 
-def load(generated: float, running: int = 0, queued: int = 0) -> Load:
-    return Load(
+def load(generated: float, running: int = 0, queued: int = 0) -> EngineLoad:
+    return EngineLoad(
         running=running,
         queued=queued,
         cache_usage=0.25,
@@ -156,7 +156,7 @@ def changes(row: Any) -> Iterator[Any]:
         value = getattr(row, field.name)
         if isinstance(value, int | float):
             yield replace(row, **{field.name: value * 2})
-        elif not isinstance(value, Load | Sequence) or isinstance(value, str):
+        elif not isinstance(value, EngineLoad | Sequence) or isinstance(value, str):
             yield replace(row, **{field.name: "other"})
 
 
@@ -166,9 +166,9 @@ def test_each_figure_has_a_column() -> None:
     replicas = [*changes(REPLICA)]
     replicas += [
         replace(REPLICA, load=figures.model_copy(update={name: getattr(figures, name) * 2}))
-        for name in Load.model_fields
+        for name in EngineLoad.model_fields
     ]
-    assert len(replicas) == len(fields(REPLICA)) - 1 + len(Load.model_fields)
+    assert len(replicas) == len(fields(REPLICA)) - 1 + len(EngineLoad.model_fields)
     assert [row for row in replicas if _replica(row, named=True) == _replica(REPLICA, named=True)] == []
     ranks = [*changes(RANK)]
     # Which GPUs they are is in JSON alone: the columns are of all GPUs of the rank.

@@ -30,7 +30,7 @@ from headfirst.control.deployment.verbs import up as bringing
 from headfirst.control.deployment.verbs import webui_backups as backups
 from headfirst.control.deployment.verbs.down import Target
 from headfirst.control.deployment.verbs.rollback import Version
-from headfirst.control.deployment.verbs.up import Outcome
+from headfirst.control.deployment.verbs.up import UpOutcome
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run import history
 from headfirst.control.run.events import Finding, FindingsReported, StageDone, StageStarted
@@ -336,8 +336,8 @@ def test_every_verb_that_takes_a_minute_is_recorded(verb: str, monkeypatch: pyte
         stats = {"webui_backups": []}
         return RunResult(True, False, {}, [], [], [], [], 1.0, A100, stats=stats)
 
-    def nested(prepared: Prepared, _: object, reporter: Reporter, **__: object) -> Outcome:
-        return Outcome(prepared.plan, work(reporter), A100, A100, False)
+    def nested(prepared: Prepared, _: object, reporter: Reporter, **__: object) -> UpOutcome:
+        return UpOutcome(prepared.plan, work(reporter), A100, A100, False)
 
     for module in (rolling, stopping, backups, membership):
         monkeypatch.setattr(module, "run_lock", lambda *_: nullcontext(Mock()))

@@ -12,7 +12,7 @@ from headfirst.common.errors import InputError
 from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.engines.host_memory import HostMemory, HostRequest
+from headfirst.decide.engines.host_memory import HostRequest, KeptMemory
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -45,7 +45,7 @@ def kept(
     role: str | None = None,
     model: str = MODEL,
     longest: int = 10_000,
-) -> HostMemory:
+) -> KeptMemory:
     """Of one host, where each rank has 40 GiB of KV cache for 100,000 tokens."""
     its = engines.get(engine, None)
     values = its.check_arguments(shlex.split(arguments)).require(where=None)

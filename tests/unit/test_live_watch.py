@@ -14,7 +14,7 @@ from described_container import described
 from headfirst.common.errors import NotReadyError
 from headfirst.control.live import watch
 from headfirst.control.live.gpus import GpuUse, parsed
-from headfirst.control.live.load import Load, Meter
+from headfirst.control.live.load import EngineLoad, Meter
 from headfirst.control.live.status import ReplicaTarget
 from headfirst.control.live.status_types import Supervision
 from headfirst.control.live.supervision import unknown
@@ -52,7 +52,7 @@ def meter(*texts: str, seconds: float = 2.0) -> Meter:
 def test_rates_are_between_two_readings() -> None:
     one = meter(text(10), text(30, ended=4, first_s=1.0))
     assert one.read() is None
-    assert one.read() == Load(
+    assert one.read() == EngineLoad(
         running=1,
         queued=None,
         cache_usage=None,

@@ -12,7 +12,7 @@ from collecting import Collector
 from headfirst.common.errors import NotReadyError
 from headfirst.control.deployment import lab_nodes
 from headfirst.control.deployment.running import local_work
-from headfirst.control.deployment.running.local_work import Advance, run_jobs
+from headfirst.control.deployment.running.local_work import JobAdvance, run_jobs
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs import up
 from headfirst.control.images import build
@@ -41,7 +41,7 @@ def test_a_job_that_reports_nothing_is_shown_again_and_again(monkeypatch: pytest
             if isinstance(event, Progress) and event.note:
                 shown.set()
 
-    def job(advance: Advance) -> bool:
+    def job(advance: JobAdvance) -> bool:
         advance("downloading (usually 1–3 min)", 0, 4)
         return shown.wait(30)
 
@@ -62,7 +62,7 @@ def test_a_failure_is_shown_while_other_jobs_go_on() -> None:
             if isinstance(event, HostFailed):
                 failed.set()
 
-    def breaking(advance: Advance) -> None:
+    def breaking(advance: JobAdvance) -> None:
         raise NotReadyError("no network", hint="Check it.")
 
     reporter = Seeing()

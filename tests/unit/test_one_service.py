@@ -20,7 +20,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import Phase, of_down, of_up
 from headfirst.control.deployment.verbs import down as stopping
 from headfirst.control.deployment.verbs import up as starting
-from headfirst.control.deployment.verbs.up import Outcome
+from headfirst.control.deployment.verbs.up import UpOutcome
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.result import RunResult
@@ -189,7 +189,7 @@ def test_the_summary_of_up_is_about_the_service(tmp_path: Path, capsys: pytest.C
     result = SimpleNamespace(
         changed_total=3, findings=[], stages=[SimpleNamespace(stage="engine", seconds=1.0)], seconds=1
     )
-    outcome: Any = Outcome(
+    outcome: Any = UpOutcome(
         plan.model_copy(update={"services": planned}),
         result,  # type: ignore[arg-type]
         tmp_path / "c",

@@ -34,7 +34,7 @@ from headfirst.control.live.status_types import (
 from headfirst.control.paths import state_dir
 from headfirst.control.report.page import html
 from headfirst.control.report.types import ClusterReport
-from headfirst.control.run.comm import Comm, Pair, Rank, Row, Run, Trouble, Way
+from headfirst.control.run.comm import Comm, CommRank, Pair, Row, Run, Trouble, Way
 from headfirst.control.run.events import Finding, FindingsReported, StageDone, StageStarted
 from headfirst.control.run.history import read
 from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
@@ -165,7 +165,7 @@ def record_everything(cluster: Cluster, text: str) -> Secrets:
         state="ok", words="",
     )  # fmt: skip
     comm = Comm(
-        hosts=[Rank(host="node01", rank=0, address="192.168.5.4", link_gbit=100, rdma_gbit=0)],
+        hosts=[CommRank(host="node01", rank=0, address="192.168.5.4", link_gbit=100, rdma_gbit=0)],
         pairs=[pair, pair.model_copy(update={"ok": False, "state": "dropped", "words": text})],
         rendezvous_held=False,
         port=5000,

@@ -12,7 +12,7 @@ import pytest
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.smoke import runner
 from headfirst.control.smoke.api import Api, Parser, Target
-from headfirst.control.smoke.verdict import CASES, Case, Report, Result, write_junit
+from headfirst.control.smoke.verdict import CASES, Case, CaseResult, Report, write_junit
 from headfirst.decide.engines.base import ReadinessProbe, RequestDialect, ScoreRequest, Task
 from headfirst.decide.engines.presets import Purpose
 from openai_server import KEY, MODEL, State, serving
@@ -130,7 +130,7 @@ class Watched:
     def started(self, case: Case) -> None:
         self.seen.append(case.name)
 
-    def ended(self, result: Result) -> None:
+    def ended(self, result: CaseResult) -> None:
         self.seen.append(result.verdict)
 
 
@@ -141,7 +141,7 @@ def judged(
     planned: Task | None = None,
     parsers: Mapping[Purpose, Parser] | None = None,
     **server: Any,
-) -> Result:
+) -> CaseResult:
     with serving(**server) as (url, state):
         task: Any = planned or state.task
         target = Target(MODEL, task, "Stand-in", dialect, parsers or {})
@@ -417,7 +417,7 @@ def test_patterns_choose_cases() -> None:
 def test_junit_is_what_ci_systems_read(tmp_path: Path) -> None:
     verdicts = ("passed", "failed", "not supported", "not called")
     results = [
-        Result(case=f"a.{number}", verdict=verdict, why='<why> & "how"', hint="x=1", seconds=1.5)  # type: ignore[arg-type]
+        CaseResult(case=f"a.{number}", verdict=verdict, why='<why> & "how"', hint="x=1", seconds=1.5)  # type: ignore[arg-type]
         for number, verdict in enumerate(verdicts)
     ]
     report = Report(service="m", engine="E", task="chat", seconds=4.5, results=results)

@@ -19,7 +19,7 @@ import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError, StoppedError
 from headfirst.control.bench import trial
 from headfirst.control.bench.load import SHAPES, Load
-from headfirst.control.bench.result import Point, Sample, Subject, point
+from headfirst.control.bench.result import Point, RequestTimes, Subject, point
 from headfirst.control.bench.trial import Judged
 from headfirst.control.cli.shown.tune import watcher
 from headfirst.control.deployment.measuring import restored as restoring
@@ -195,7 +195,9 @@ class Cluster:
         if isinstance(speed, BaseException):
             raise speed
         noise = 1 + len(self.log) % 3 / 100
-        return point(load, [Sample(start=0, end=100 / speed * noise, first=0.1, prompt=9, answer=11)] * 4, 0)
+        return point(
+            load, [RequestTimes(start=0, end=100 / speed * noise, first=0.1, prompt=9, answer=11)] * 4, 0
+        )
 
 
 def tried(

@@ -15,7 +15,7 @@ from headfirst.common.state_files import replace_file
 from headfirst.common.untrusted import UntrustedError, json_document
 from headfirst.control.accuracy.statistics import wilson
 from headfirst.control.bench.result import Subject
-from headfirst.control.evalscope.process import Attempt
+from headfirst.control.evalscope.process import RequestResult
 from headfirst.decide.frozen import Frozen
 
 FILE = "accuracy.json"
@@ -26,7 +26,7 @@ _MAX_LINE_BYTES = 1 << 20
 Count = Annotated[int, Field(ge=0)]
 
 
-class Answer(Attempt):
+class Answer(RequestResult):
     """What became of one question. `extracted` is the part of `text` that was compared with the right answer.
 
     `cut`: the answer ended at `max_tokens`. With `error` there was no answer.

@@ -15,7 +15,7 @@ from headfirst.common.errors import InputError
 from headfirst.common.state_files import replace_file
 from headfirst.common.untrusted import UntrustedError, json_document
 from headfirst.control.bench.load import Load, Shape
-from headfirst.control.evalscope.process import Attempt
+from headfirst.control.evalscope.process import RequestResult
 from headfirst.decide.frozen import Frozen
 
 FILE = "result.json"
@@ -25,7 +25,7 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 
 
-class Sample(Attempt):
+class RequestTimes(RequestResult):
     """One request. `start` and `end` are on one clock, `first` is the time to the first token; tokens are
     those that the engine counts. Of a failed request there are its times, status and error only."""
 
@@ -164,7 +164,7 @@ def read(path: Path) -> Result:
         ) from None
 
 
-def point(load: Load, samples: Sequence[Sample], warmup: int) -> Point:
+def point(load: Load, samples: Sequence[RequestTimes], warmup: int) -> Point:
     """The figures of one load."""
     good = [sample for sample in samples if sample.error is None]
     seconds = (
@@ -193,7 +193,7 @@ def point(load: Load, samples: Sequence[Sample], warmup: int) -> Point:
     )
 
 
-def _reason(sample: Sample) -> str:
+def _reason(sample: RequestTimes) -> str:
     return f"HTTP {sample.status}: {sample.error}" if sample.status else f"{sample.error}"
 
 

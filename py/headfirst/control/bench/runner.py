@@ -14,7 +14,7 @@ from headfirst.common.errors import HeadfirstError
 from headfirst.control.bench import requests
 from headfirst.control.bench.load import Load, Shape
 from headfirst.control.bench.requests import Batch, Scale
-from headfirst.control.bench.result import Point, Sample, point
+from headfirst.control.bench.result import Point, RequestTimes, point
 from headfirst.control.evalscope.process import Evalscope
 from headfirst.control.smoke.answers import FailedCase, RefusedRequest
 from headfirst.control.smoke.api import Api
@@ -27,7 +27,7 @@ _SAMPLES = (64, 192)  # words of two prompts whose lengths in tokens show how lo
 _ROUND_TRIPS = 5  # times that the round trip is measured
 
 
-class Watcher(Protocol):
+class LoadWatcher(Protocol):
     """Follows a run."""
 
     def started(self, load: Load, requests: int) -> None:
@@ -41,7 +41,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True)
-class Settings:
+class BenchSettings:
     """What is asked of the service. `dataset`: prompts in place of the shape's.
 
     `number` and `seconds` limit a load; without both it has as many requests as it usually needs. `warmup`,
@@ -57,11 +57,11 @@ class Settings:
     warmup: int | None = None
 
 
-class Run:
+class BenchRun:
     """The loads of one run share no request, so that no prompt is in the engine's cache."""
 
     def __init__(
-        self, tool: Evalscope, model: str, settings: Settings, scale: Scale, watcher: Watcher
+        self, tool: Evalscope, model: str, settings: BenchSettings, scale: Scale, watcher: LoadWatcher
     ) -> None:
         self._tool = tool
         self._model = model
@@ -86,7 +86,7 @@ class Run:
                 {**job, load.kind: value, "timeout": TIMEOUT_S, "seed": settings.seed},
                 lambda done: self._watcher.progress(done, time.monotonic() - begin),
             )
-            samples = [self._tool.attempt(Sample, result) for result in results]
+            samples = [self._tool.attempt(RequestTimes, result) for result in results]
         if not samples:
             raise HeadfirstError("no request was sent within the time", hint="Give --seconds more.")
         measured = point(load, samples, warmup)

@@ -17,9 +17,10 @@ from pathlib import Path
 from ansible_collections.headfirst.serving.plugins.module_utils import deb_index
 
 from headfirst.common.errors import NotReadyError
-from headfirst.control.bundle.items import Advance, Item
+from headfirst.control.bundle.items import Item
 from headfirst.control.bundle.systems import System, archives
 from headfirst.control.machine import apt
+from headfirst.control.machine.packages import Advance
 
 INDEX = "Packages"
 _URI = re.compile(r"'[^']+' (\S+) \d+")

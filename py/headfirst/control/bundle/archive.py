@@ -17,7 +17,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import tar_heade
 
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError, shown
-from headfirst.control.bundle.items import CHUNK, Advance, Items
+from headfirst.control.bundle.items import CHUNK, Items
 from headfirst.control.bundle.manifest import (
     CONTENTS,
     MAX_CONTENTS,
@@ -29,6 +29,7 @@ from headfirst.control.bundle.manifest import (
     Manifest,
     read,
 )
+from headfirst.control.machine.packages import Advance
 
 _AGAIN = "Copy the bundle again, or make it again; nothing was installed."
 

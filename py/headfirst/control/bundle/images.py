@@ -13,9 +13,10 @@ from ansible_collections.headfirst.serving.plugins.module_utils import tar_heade
 
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError, hex_digest, json_document, shown
-from headfirst.control.bundle.items import Advance, Item
+from headfirst.control.bundle.items import Item
 from headfirst.control.bundle.manifest import Image
 from headfirst.control.machine import engine
+from headfirst.control.machine.packages import Advance
 
 _PLATFORM = "linux/amd64"
 _MAX_DOCUMENT = 8 << 20

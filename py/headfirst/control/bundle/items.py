@@ -7,17 +7,11 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from headfirst.common.errors import NotReadyError
+from headfirst.control.machine.packages import Advance
 
 CHUNK = 4 << 20
-
-
-class Advance(Protocol):
-    """Called as work advances: what is being done, how much of it, out of how much."""
-
-    def __call__(self, what: str, done: int, total: int) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.state_files import exclusive, read_file, replace_file
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.bundle import archive, signature
-from headfirst.control.bundle.items import CHUNK, Advance, sha256
+from headfirst.control.bundle.items import CHUNK, sha256
 from headfirst.control.bundle.manifest import File, Image, Manifest
+from headfirst.control.machine.packages import Advance
 
 _KINDS = ("files", "views", "images", "archives")
 _KEPT = 2  # bundles of a cluster: the last one, and the one that it goes back to

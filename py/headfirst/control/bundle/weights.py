@@ -11,8 +11,9 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel impor
 from uv import find_uv_bin
 
 from headfirst.common.errors import NotReadyError
-from headfirst.control.bundle.items import Advance, Item
+from headfirst.control.bundle.items import Item
 from headfirst.control.machine import commands
+from headfirst.control.machine.packages import Advance
 from headfirst.control.machine.pip_settings import uv_environment
 from headfirst.control.run.amounts import size
 from headfirst.node.weights.files import list_files

@@ -16,8 +16,9 @@ from uv import find_uv_bin
 from headfirst import __version__
 from headfirst.collection import collection_root, data_dir, is_checkout
 from headfirst.control import pip_config
-from headfirst.control.bundle.items import Advance, Item, sha256
+from headfirst.control.bundle.items import Item, sha256
 from headfirst.control.machine import commands
+from headfirst.control.machine.packages import Advance
 from headfirst.control.machine.pip_settings import uv_environment
 
 # The C libraries of every system that systems.RELEASES has, the newest first (Ubuntu 22.04: 2.35).

@@ -20,7 +20,7 @@ from headfirst.control.terminal import Terminal
 if TYPE_CHECKING:
     from headfirst.control.bench.result import Result
     from headfirst.control.bench.slo import Promise
-    from headfirst.control.deployment.measuring.bench import Outcome, Watcher, Workload
+    from headfirst.control.deployment.measuring.bench import BenchOutcome, BenchWatcher, Workload
 
 _ShapeName = Literal["chat", "long-prompt", "long-answer", "shared-prefix"]
 _Shape = Annotated[_ShapeName, typer.Option("--shape", help="Lengths of prompts and answers.")]
@@ -240,7 +240,7 @@ def _load(
 
 
 @contextmanager
-def _watcher(console: Terminal, workload: Workload, *, as_json: bool) -> Iterator[Watcher]:
+def _watcher(console: Terminal, workload: Workload, *, as_json: bool) -> Iterator[BenchWatcher]:
     """What shows the run while it lasts: nothing with `as_json`."""
     from headfirst.control.cli.shown import bench as shown
 
@@ -251,7 +251,7 @@ def _watcher(console: Terminal, workload: Workload, *, as_json: bool) -> Iterato
         yield live
 
 
-def _summary(outcome: Outcome, earlier: Result | None) -> dict[str, Any]:
+def _summary(outcome: BenchOutcome, earlier: Result | None) -> dict[str, Any]:
     from headfirst.control.bench.trial import compare
 
     summary: dict[str, Any] = {"folder": str(outcome.folder), **outcome.result.model_dump(mode="json")}

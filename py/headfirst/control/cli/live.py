@@ -19,7 +19,7 @@ from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
     from headfirst.control.deployment.verbs.events import Event
-    from headfirst.control.live.load import Load
+    from headfirst.control.live.load import EngineLoad
     from headfirst.control.live.status_types import ClusterStatus, ReplicaStatus, RoutedReplica, Supervision
 
 
@@ -258,7 +258,7 @@ def _line(console: Console, what: str, url: str, ready: bool, more: str, problem
     console.print(f"{what}  {url}  {mark}  {escape(problem or more)}", soft_wrap=True)
 
 
-def _load(load: Load | None) -> str:
+def _load(load: EngineLoad | None) -> str:
     if load is None:
         return "unknown: the engine publishes no metrics"
     queued = "?" if load.queued is None else load.queued

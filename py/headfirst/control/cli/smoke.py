@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
-    from headfirst.control.deployment.verbs.smoke import Watcher
-    from headfirst.control.smoke.verdict import Case, Report, Result
+    from headfirst.control.deployment.verbs.smoke import SmokeWatcher
+    from headfirst.control.smoke.verdict import Case, CaseResult, Report
 
 _MARKS = {
     "passed": "[green]✓[/]",
@@ -178,7 +178,7 @@ def print_cases(cases: Sequence[Case], console: Console, *, as_json: bool) -> No
 
 
 @contextmanager
-def watcher(console: Console, cases: Sequence[Case], *, as_json: bool) -> Iterator[Watcher]:
+def watcher(console: Console, cases: Sequence[Case], *, as_json: bool) -> Iterator[SmokeWatcher]:
     """What shows the run while it lasts: nothing with `as_json`."""
     if as_json:
         yield _Silent()
@@ -194,7 +194,7 @@ class _Silent:
     def started(self, case: Case) -> None:
         """Nothing."""
 
-    def ended(self, result: Result) -> None:
+    def ended(self, result: CaseResult) -> None:
         """Nothing."""
 
 
@@ -215,7 +215,7 @@ class _Lines:
         """The time left beside the case."""
         self._status.update(f"{self._shown} about {duration(seconds)} left")
 
-    def ended(self, result: Result) -> None:
+    def ended(self, result: CaseResult) -> None:
         """Its line."""
         verdict = "" if result.verdict == "passed" else f"{result.verdict}: "
         self._console.print(
@@ -224,7 +224,7 @@ class _Lines:
         )
 
 
-def _why(result: Result) -> str:
+def _why(result: CaseResult) -> str:
     return f"{result.why}. {result.hint}" if result.hint else result.why
 
 

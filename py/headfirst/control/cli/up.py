@@ -20,7 +20,7 @@ from headfirst.control.terminal import Terminal
 if TYPE_CHECKING:
     from headfirst.control.deployment.verbs.membership import Change
     from headfirst.control.deployment.verbs.rollback import Rollback
-    from headfirst.control.deployment.verbs.up import Outcome
+    from headfirst.control.deployment.verbs.up import UpOutcome
 
 _Host = Annotated[str, typer.Argument(metavar="HOST", help="The host to remove.")]
 
@@ -101,7 +101,7 @@ def _carry_out(change: Change, run: RunOptions, output: Output) -> None:
     print_summary(outcome, as_json=output.as_json)
 
 
-def print_summary(outcome: Outcome, *, as_json: bool) -> None:
+def print_summary(outcome: UpOutcome, *, as_json: bool) -> None:
     """Address, model, credentials, how to stop; and where the time went."""
     from headfirst.decide.plan.capabilities import sentence
     from headfirst.decide.plan.front import proxy

@@ -23,7 +23,7 @@ from headfirst.control.deployment.bundle_needs import unpinned
 from headfirst.control.deployment.hosts import host_systems
 from headfirst.control.deployment.hosts.host_systems import HostSystems
 from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
-from headfirst.control.deployment.running.local_work import Advance, run_jobs
+from headfirst.control.deployment.running.local_work import JobAdvance, run_jobs
 from headfirst.control.deployment.running.options import BundleRequest
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.control.inventory.local_files import local_file, missing_bundle
@@ -312,7 +312,7 @@ def proven(bundled: Bundled, reporter: Reporter, *, check: bool = False) -> Unpa
     """The bundle with every file proven; `check` records nothing. UntrustedError for a changed one."""
     store = Store(cache_dir("bundle"))
 
-    def take(advance: Advance) -> None:
+    def take(advance: JobAdvance) -> None:
         with store.only_one():
             for bundle in bundled.bundles:
                 store.take(bundle, advance)

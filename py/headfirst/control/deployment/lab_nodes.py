@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control import demo
-from headfirst.control.deployment.running.local_work import Advance
+from headfirst.control.deployment.running.local_work import JobAdvance
 from headfirst.control.lab import keys
 from headfirst.control.lab.types import Lab, LabNode
 from headfirst.control.paths import cache_dir, state_dir
@@ -48,7 +48,7 @@ def with_lab_facts(cluster: Cluster) -> Cluster:
     return cluster.replaced(known)
 
 
-def started(cluster: Cluster, services: Sequence[Service], advance: Advance) -> None:
+def started(cluster: Cluster, services: Sequence[Service], advance: JobAdvance) -> None:
     """Start the nodes of a cluster's lab, with the demo models of these services on their share."""
     from headfirst.control.lab import lifecycle
 

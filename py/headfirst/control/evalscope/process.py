@@ -24,13 +24,13 @@ _KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "USER", "SSL_CERT_FILE", "SSL_CERT_
 _END_S = 10.0
 
 
-class Attempt(Frozen):
+class RequestResult(Frozen):
     """What became of one request; with `error` there was no whole answer."""
 
     error: str | None = None
 
 
-A = TypeVar("A", bound=Attempt)
+A = TypeVar("A", bound=RequestResult)
 
 
 class Evalscope:

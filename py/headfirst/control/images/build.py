@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,7 @@ from headfirst.common.errors import NotReadyError
 from headfirst.control.images import archive, rootfs, site, store
 from headfirst.control.images.archive import ImageArchive
 from headfirst.control.machine import commands
+from headfirst.control.machine.packages import Advance
 from headfirst.decide.containers.image import PREFIX, ImageRecipe
 
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -40,7 +41,6 @@ _ROOT_TIME = "(usually 30–60 s)"
 _COMPILE_TIME = "(usually 20–60 s)"
 _WRITE_TIME = "(usually 10–30 s)"
 
-Progress = Callable[[int, int, str], None]
 """Called as a build advances: steps done, steps in all, what is being done now."""
 
 
@@ -59,7 +59,7 @@ class DebianRecipe:
     user: str = ""
 
 
-def build(recipe: ImageRecipe | DebianRecipe, cache: Path, progress: Progress) -> ImageArchive:
+def build(recipe: ImageRecipe | DebianRecipe, cache: Path, progress: Advance) -> ImageArchive:
     """The image's archive in the folder `cache`, made where it is missing or its recipe has changed.
 
     Raises NotReadyError with the last lines of the program that failed.
@@ -73,7 +73,7 @@ def build(recipe: ImageRecipe | DebianRecipe, cache: Path, progress: Progress) -
             _make(recipe, key, cache, target, scratch, progress)
 
     path = store.kept(cache, recipe.name, key, ".tar", make)
-    progress(_STEPS, _STEPS, "ready")
+    progress("ready", _STEPS, _STEPS)
     return ImageArchive(path=path, image_id=archive.image_id(path), tag=recipe.tag)
 
 
@@ -86,24 +86,22 @@ def recipe_key(recipe: ImageRecipe | DebianRecipe) -> str:
     return store.recipe_key(*filter(None, data), settings=repr(settings))
 
 
-def _make_debian(recipe: DebianRecipe, key: str, target: Path, scratch: Path, progress: Progress) -> None:
-    progress(0, _STEPS, f"making the Debian root {_ROOT_TIME}")
+def _make_debian(recipe: DebianRecipe, key: str, target: Path, scratch: Path, progress: Advance) -> None:
+    progress(f"making the Debian root {_ROOT_TIME}", 0, _STEPS)
     root = scratch / "root.tar"
     rootfs.make(recipe.packages, root, scratch, recipe.left_out)
-    progress(3, _STEPS, f"writing the archive {_WRITE_TIME}")
+    progress(f"writing the archive {_WRITE_TIME}", 3, _STEPS)
     config = {"Labels": {"headfirst.recipe": key}, **({"User": recipe.user} if recipe.user else {})}
     archive.write(target, recipe.tag, {"Debian 12": partial(_copy, root)}, config)
 
 
-def _make(
-    recipe: ImageRecipe, key: str, cache: Path, target: Path, scratch: Path, progress: Progress
-) -> None:
+def _make(recipe: ImageRecipe, key: str, cache: Path, target: Path, scratch: Path, progress: Advance) -> None:
     packages, downloads = scratch / "site", cache / f".{recipe.name}-downloads"
 
     def installed(count: int, total: int) -> None:
-        progress(0, _STEPS, f"downloading Python packages, {count} of {total} {_DOWNLOAD_TIME}")
+        progress(f"downloading Python packages, {count} of {total} {_DOWNLOAD_TIME}", 0, _STEPS)
 
-    progress(0, _STEPS, f"downloading Python packages {_DOWNLOAD_TIME}")
+    progress(f"downloading Python packages {_DOWNLOAD_TIME}", 0, _STEPS)
     with ThreadPoolExecutor(1) as pool:
         making = pool.submit(rootfs.layer_file, cache)
         site.install(recipe.lock, packages, downloads, installed)
@@ -111,11 +109,11 @@ def _make(
             install_torch(packages, downloads, installed)
         if recipe.files is not None:
             site.add(recipe.files, packages)
-        progress(1, _STEPS, f"making the Debian root {_ROOT_TIME}")
+        progress(f"making the Debian root {_ROOT_TIME}", 1, _STEPS)
         root = making.result()
-    progress(2, _STEPS, f"compiling Python packages {_COMPILE_TIME}")
+    progress(f"compiling Python packages {_COMPILE_TIME}", 2, _STEPS)
     compile_site(root, packages, PREFIX, scratch, recipe.uncompiled)
-    progress(3, _STEPS, f"writing the archive {_WRITE_TIME}")
+    progress(f"writing the archive {_WRITE_TIME}", 3, _STEPS)
     left_out = (*recipe.left_out, *(_TORCH_LEFT_OUT if recipe.torch_cpu else ()))
 
     def python(out: IO[bytes]) -> None:

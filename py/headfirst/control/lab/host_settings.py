@@ -37,7 +37,7 @@ RECORD = "etc/headfirst-lab/settings.json"
 
 
 @dataclass(frozen=True)
-class HostSettings:
+class MachineSettings:
     """What a node is given. `left_out` names each setting that a node cannot use, and why."""
 
     fingerprint: str
@@ -58,7 +58,7 @@ class HostSettings:
         return [*archives, archive({RECORD: (json.dumps(record), 0o644)})]
 
 
-def collect() -> HostSettings:
+def collect() -> MachineSettings:
     """This machine's settings as they are now. Needs no root.
 
     Raises NotReadyError where apt on this machine has no Debian or Ubuntu archive.
@@ -80,7 +80,7 @@ def collect() -> HostSettings:
         # Not the content, which only root may read.
         status = path.stat()
         digest.update(repr((str(path), status.st_size, status.st_mtime_ns, status.st_mode)).encode())
-    return HostSettings(digest.hexdigest()[:16], (*for_apt.left_out, *pip.left_out), made)
+    return MachineSettings(digest.hexdigest()[:16], (*for_apt.left_out, *pip.left_out), made)
 
 
 def archive(files: Mapping[str, tuple[str | bytes, int]], uid: int = 0) -> bytes:

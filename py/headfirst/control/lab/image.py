@@ -17,7 +17,7 @@ from docker.errors import ImageNotFound
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control.machine import apt
-from headfirst.control.machine.packages import Progress
+from headfirst.control.machine.packages import Advance
 from headfirst.control.machine.sudo import as_root
 
 REPOSITORY = "headfirst-lab-node"
@@ -47,7 +47,7 @@ _DPKG_OPTIONS = (
 _STEPS = 20  # lines beginning with "I:" in the report of mmdebstrap 1.3; only a measure of progress
 
 
-def ensure(client: docker.DockerClient, progress: Progress) -> str:
+def ensure(client: docker.DockerClient, progress: Advance) -> str:
     """The name of the node image; it is made where it is missing or its recipe has changed.
 
     Raises NotReadyError with mmdebstrap's last lines.
@@ -79,7 +79,7 @@ def recipe_hash() -> str:
     return digest.hexdigest()[:12]
 
 
-def _build(client: docker.DockerClient, name: str, progress: Progress) -> None:
+def _build(client: docker.DockerClient, name: str, progress: Advance) -> None:
     what = f"making the node image from {_suite()} (usually 40–90 s)"
     progress(what, 0, _STEPS)
     repository, _, tag = name.partition(":")
@@ -99,7 +99,7 @@ def _build(client: docker.DockerClient, name: str, progress: Progress) -> None:
     progress(what, _STEPS, _STEPS)
 
 
-def _mmdebstrap(root: Path, acquire: Path, what: str, progress: Progress) -> None:
+def _mmdebstrap(root: Path, acquire: Path, what: str, progress: Advance) -> None:
     script = shlex.quote(str(_RECIPE / "customize.sh"))
     argv = ["mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(_PACKAGES)}"]
     argv += [f"--dpkgopt={option}" for option in _DPKG_OPTIONS]

@@ -11,7 +11,7 @@ from headfirst.common.state_files import exclusive
 from headfirst.control.lab import host_settings, image, keys, network, node_settings, nodes, readiness
 from headfirst.control.lab.types import Lab, LabAccess, NodeStatus, Warn
 from headfirst.control.machine import engine
-from headfirst.control.machine.packages import Progress
+from headfirst.control.machine.packages import Advance
 from headfirst.control.paths import state_dir
 
 
@@ -23,7 +23,7 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 @_one_at_a_time()
-def up(lab: Lab, progress: Progress, warn: Warn | None = None) -> LabAccess:
+def up(lab: Lab, progress: Advance, warn: Warn | None = None) -> LabAccess:
     """Starts what is missing of the lab, and returns how its nodes are reached.
 
     What runs as asked is left alone; a node whose description has changed is created again, and a node that
@@ -74,7 +74,7 @@ def up(lab: Lab, progress: Progress, warn: Warn | None = None) -> LabAccess:
 
 
 @_one_at_a_time()
-def down(lab: Lab, progress: Progress = lambda what, done, total: None) -> None:
+def down(lab: Lab, progress: Advance = lambda what, done, total: None) -> None:
     """Removes everything the lab made on this machine; packages that were installed stay.
 
     The node image goes with the last lab, and so does an engine that was started by hand for it.

@@ -11,18 +11,18 @@ from docker.models.containers import Container
 
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import file_listing, for_terminal, json_document
-from headfirst.control.lab.host_settings import RECORD, HostSettings
+from headfirst.control.lab.host_settings import RECORD, MachineSettings
 
 # Certificates of /usr/local/share that were removed must leave the node's bundle, too.
 _REMOVE_AND_RENEW = 'rm -f -- "$@" && update-ca-certificates --fresh'
 
 
-def is_current(container: Container, settings: HostSettings) -> bool:
+def is_current(container: Container, settings: MachineSettings) -> bool:
     """Whether the node, running or not, has these settings."""
     return bool(_record(container).get("fingerprint") == settings.fingerprint)
 
 
-def update(container: Container, settings: HostSettings) -> None:
+def update(container: Container, settings: MachineSettings) -> None:
     """Gives a running node these settings and removes the files of those that it had before.
 
     Raises NotReadyError with the node's last lines.

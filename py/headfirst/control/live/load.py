@@ -15,7 +15,7 @@ from headfirst.control.live.ssh_access.tunnel import ask
 ANSWER_BYTES = 16 << 20
 
 
-class Load(BaseModel):
+class EngineLoad(BaseModel):
     """A replica over the time between two readings. Rates are a second; `cache_usage` is 0..1. None: unknown.
 
     `first_token_s` is the mean of the requests whose first token came in that time; None without one.
@@ -48,7 +48,7 @@ class Meter:
         """Seconds since the last reading; None without one."""
         return None if self._last is None else self._clock() - self._last[0]
 
-    def read(self) -> Load | None:
+    def read(self) -> EngineLoad | None:
         """The load since the last reading; None at the first one, and where the engine gives no figures.
 
         Raises UntrustedError and httpx.HTTPError.
@@ -61,12 +61,12 @@ class Meter:
         return _between(before[1], figures, max(self._last[0] - before[0], 1e-3))
 
 
-def _between(before: Figures, now: Figures, seconds: float) -> Load:
+def _between(before: Figures, now: Figures, seconds: float) -> EngineLoad:
     def rate(earlier: float, later: float) -> float:
         return max(later - earlier, 0.0) / seconds  # an engine that has started again counts from 0
 
     answered = now.first_tokens - before.first_tokens
-    return Load(
+    return EngineLoad(
         running=now.running,
         queued=now.queued,
         cache_usage=now.cache_usage,

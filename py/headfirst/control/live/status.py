@@ -18,7 +18,7 @@ from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.metrics import Metrics
 from headfirst.common.untrusted import UntrustedError, json_document, line
 from headfirst.control.live.gpus import gpus, of_rank
-from headfirst.control.live.load import Load, Meter
+from headfirst.control.live.load import EngineLoad, Meter
 from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
 from headfirst.control.live.ssh_access.transport import docker_client
 from headfirst.control.live.ssh_access.tunnel import ask, forward, local_client, no_answer_reason, tunnel
@@ -151,7 +151,7 @@ def _engine(target: ReplicaTarget) -> EngineStatus:
         return EngineStatus(url=url, ready=False, problem=_problem(error))
 
 
-def _load(meter: Meter) -> Load | None:
+def _load(meter: Meter) -> EngineLoad | None:
     if (age := meter.age_s) is None:
         return None
     time.sleep(max(0.0, RATE_S - age))

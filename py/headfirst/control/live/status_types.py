@@ -7,7 +7,7 @@ import operator
 from pydantic import BaseModel, ConfigDict, Field
 
 from headfirst.control.live.gpus import GpuUse
-from headfirst.control.live.load import Load
+from headfirst.control.live.load import EngineLoad
 from headfirst.decide.plan.types import Capabilities
 
 
@@ -54,7 +54,7 @@ class EngineStatus(_Frozen):
     ready: bool
     models: list[str] = []
     problem: str | None = None
-    load: Load | None = None
+    load: EngineLoad | None = None
 
 
 class WebuiStatus(ContainerStatus):

@@ -19,7 +19,7 @@ from headfirst.common.container_state import container_state
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, integer, json_object
 from headfirst.control.live.gpus import GpuUse, gpus, of_rank
-from headfirst.control.live.load import Load, Meter
+from headfirst.control.live.load import EngineLoad, Meter
 from headfirst.control.live.ssh_access.ssh import AT_ONCE, HostConnection, ssh
 from headfirst.control.live.ssh_access.transport import docker_client
 from headfirst.control.live.ssh_access.tunnel import local_client, no_answer_reason, tunnel
@@ -38,7 +38,7 @@ class ReplicaRow:
 
     service: str
     index: int
-    load: Load | None = None
+    load: EngineLoad | None = None
     problem: str | None = None
     role: str | None = None  # prefill, or decode
 

@@ -14,7 +14,7 @@ from docker.errors import DockerException
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control.machine import packages
-from headfirst.control.machine.packages import Progress
+from headfirst.control.machine.packages import Advance
 from headfirst.control.machine.sudo import as_root
 from headfirst.control.paths import state_dir
 
@@ -35,7 +35,7 @@ def connect() -> docker.DockerClient | None:
         return None
 
 
-def ensure(progress: Progress) -> docker.DockerClient:
+def ensure(progress: Advance) -> docker.DockerClient:
     """A client of this machine's engine, after installing and starting what is missing.
 
     Raises NotReadyError where it cannot be installed or started.
@@ -49,7 +49,7 @@ def ensure(progress: Progress) -> docker.DockerClient:
     return client
 
 
-def start_installed(progress: Progress) -> docker.DockerClient | None:
+def start_installed(progress: Advance) -> docker.DockerClient | None:
     """As `ensure`, but nothing is installed: where a package is missing, a client only if an engine runs."""
     return connect() if packages.missing(packages.FOR_LAB) else ensure(progress)
 

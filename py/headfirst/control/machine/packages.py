@@ -14,8 +14,8 @@ from headfirst.common.errors import NotReadyError
 from headfirst.control.machine.sudo import as_root
 
 
-class Progress(Protocol):
-    """Called as work advances: what is being done, how much of it, out of how much."""
+class Advance(Protocol):
+    """Called as work advances: what is being done, how much of it, out of how much (0: unknown)."""
 
     def __call__(self, what: str, done: int, total: int) -> None: ...
 
@@ -61,7 +61,7 @@ def missing(packages: Iterable[Package]) -> list[str]:
     return sorted({package.name for package in packages if package.is_missing()})
 
 
-def install(names: list[str], progress: Progress) -> None:
+def install(names: list[str], progress: Advance) -> None:
     """Installs the packages; does nothing when `names` is empty.
 
     Raises NotReadyError that names all of them where this is not Debian or Ubuntu, root is out of reach, or

@@ -18,7 +18,7 @@ from headfirst.control.report.types import (
     Missing,
     Own,
     PlannedImage,
-    RankRow,
+    ReportedRank,
     ServiceReport,
 )
 from headfirst.control.run.amounts import duration, size
@@ -192,14 +192,14 @@ def _yes(what: str, value: bool, reason: str) -> Choice:
     return Choice(what=what, value="yes" if value else "no", reason=reason)
 
 
-def _rank(service: PlannedService, replica: PlannedReplica, node: Node) -> RankRow:
+def _rank(service: PlannedService, replica: PlannedReplica, node: Node) -> ReportedRank:
     if service.device != "cuda":
         gpus = "–"
     elif node.gpu_devices is None:
         gpus = f"all ({service.sized(replica).world_size // len(replica.nodes)})"
     else:
         gpus = ", ".join(node.gpu_devices)
-    return RankRow(
+    return ReportedRank(
         replica=replica.index,
         rank=node.rank,
         host=node.host,

@@ -36,7 +36,7 @@ class Choice(_Frozen):
     reason: str = ""
 
 
-class RankRow(_Frozen):
+class ReportedRank(_Frozen):
     """Where a rank runs."""
 
     replica: int
@@ -62,7 +62,7 @@ class ServiceReport(_Frozen):
     features: str
     choices: list[Choice]
     memory: list[tuple[str, int]]
-    ranks: list[RankRow]
+    ranks: list[ReportedRank]
     command: list[str]
     not_chosen: list[str]
     alternatives: list[str]

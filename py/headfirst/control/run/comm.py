@@ -11,7 +11,7 @@ from headfirst.control.run.events import Finding
 from headfirst.decide.frozen import Frozen
 
 
-class Rank(Frozen):
+class CommRank(Frozen):
     """A host of the test; rates are 0 where they are not known."""
 
     host: str
@@ -82,7 +82,7 @@ class Way(Frozen):
 class Comm(Frozen):
     """Everything. `rendezvous_held`: a service uses that port; `port`: where the collectives met."""
 
-    hosts: list[Rank]
+    hosts: list[CommRank]
     pairs: list[Pair]
     rendezvous_held: bool
     port: int

@@ -11,18 +11,18 @@ from headfirst.common.errors import InputError
 from headfirst.common.untrusted import shown
 from headfirst.control.smoke import cases as _cases  # noqa: F401 - registers them
 from headfirst.control.smoke.api import Api
-from headfirst.control.smoke.verdict import CASES, Case, Report, Result
+from headfirst.control.smoke.verdict import CASES, Case, CaseResult, Report
 
 _LONGEST_LINE = 240
 
 
-class Watcher(Protocol):
+class CaseWatcher(Protocol):
     """Follows a run."""
 
     def started(self, case: Case) -> None:
         """A case begins."""
 
-    def ended(self, result: Result) -> None:
+    def ended(self, result: CaseResult) -> None:
         """It has a verdict."""
 
 
@@ -42,7 +42,7 @@ def chosen(patterns: Sequence[str]) -> list[Case]:
     return cases
 
 
-def run(api: Api, cases: Sequence[Case], watcher: Watcher, scrub: Callable[[str], str]) -> Report:
+def run(api: Api, cases: Sequence[Case], watcher: CaseWatcher, scrub: Callable[[str], str]) -> Report:
     """The verdicts; `scrub` takes secrets out of what the server has sent."""
     begin = time.monotonic()
     results = []
@@ -53,7 +53,7 @@ def run(api: Api, cases: Sequence[Case], watcher: Watcher, scrub: Callable[[str]
         seconds = round(time.monotonic() - since, 3)
         # Secrets go first: a cut could leave a part of one.
         line = shown(" ".join(scrub(why).split()), _LONGEST_LINE)
-        result = Result(case=case.name, verdict=verdict, why=line, hint=hint, seconds=seconds)
+        result = CaseResult(case=case.name, verdict=verdict, why=line, hint=hint, seconds=seconds)
         results.append(result)
         watcher.ended(result)
     return Report(

@@ -39,7 +39,7 @@ GENERATES: frozenset[Task] = frozenset({"chat", "vision"})
 ANY_TASK: frozenset[Task] = frozenset(get_args(Task))
 
 
-class Result(BaseModel):
+class CaseResult(BaseModel):
     """What became of one case. `hint`: what to write into the inventory, where that changes it."""
 
     model_config = ConfigDict(frozen=True)
@@ -60,7 +60,7 @@ class Report(BaseModel):
     engine: str
     task: str
     seconds: float
-    results: list[Result]
+    results: list[CaseResult]
     capabilities: Capabilities | None = None  # of the plan
 
     @computed_field  # type: ignore[prop-decorator]

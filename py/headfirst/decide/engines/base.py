@@ -19,7 +19,7 @@ from headfirst.decide.cluster.settings import KvCarrier, Role
 from headfirst.decide.containers.image import ImageRecipe
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.arguments import Arguments, Refused, Specification
-from headfirst.decide.engines.host_memory import HostMemory, HostRequest, nothing
+from headfirst.decide.engines.host_memory import HostRequest, KeptMemory, nothing
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.adapter import AdapterConfig
@@ -532,7 +532,7 @@ class Engine:
     no_device: str = ""  # what to do where `images` lacks a device
     older: str = ""  # what else to do where an image of an older version lacks a flag for several nodes
     # What the ranks of a host keep in its memory and in folders.
-    host_memory: Callable[[HostRequest], HostMemory] = nothing
+    host_memory: Callable[[HostRequest], KeptMemory] = nothing
     missing_programs: Sequence[MissingProgram] = ()  # of the project's own images
 
     @property

@@ -38,7 +38,7 @@ class HostRequest:
 
 
 @dataclass(frozen=True)
-class CacheFolder:
+class KeptFolder:
     """A folder in the container for a KV cache. `setting` names it; "" where the engine chose it.
 
     `limit`: how large it becomes; "" where it grows until the disk is full.
@@ -63,7 +63,7 @@ class Lever:
 
 
 @dataclass(frozen=True)
-class HostMemory:
+class KeptMemory:
     """Bytes on a host, of all its ranks of a replica, by purpose.
 
     `unknown`: purposes whose bytes depend on a GPU that is not known. `shared` of the bytes are files in
@@ -79,15 +79,15 @@ class HostMemory:
     lowered: bool = False
     share: float = 1.0
     lever: Lever | None = None
-    folders: tuple[CacheFolder, ...] = ()
+    folders: tuple[KeptFolder, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-NOTHING = HostMemory()
+NOTHING = KeptMemory()
 
 
-def nothing(request: HostRequest) -> HostMemory:
+def nothing(request: HostRequest) -> KeptMemory:
     """Of an engine that keeps nothing there."""
     return NOTHING
 
@@ -95,7 +95,7 @@ def nothing(request: HostRequest) -> HostMemory:
 _WEIGHTS = "weights"
 
 
-def with_weights(request: HostRequest, its: HostMemory) -> HostMemory:
+def with_weights(request: HostRequest, its: KeptMemory) -> KeptMemory:
     """The same beside the weights that stay in host memory, up to --cpu-offload-gb of each rank."""
     size = request.offloaded_bytes * request.ranks
     if not size:
@@ -137,11 +137,11 @@ _LMCACHE = "KV cache (LMCache)"
 _FALSE = ("false", "0", "no", "off")
 
 
-def lmcache(request: HostRequest) -> HostMemory:
+def lmcache(request: HostRequest) -> KeptMemory:
     """LMCache inside the ranks, as the variables of their environment set it."""
     environment = request.environment
     if path := environment.get("LMCACHE_CONFIG_FILE"):
-        return HostMemory(
+        return KeptMemory(
             notes=(
                 f"LMCACHE_CONFIG_FILE={path} is not read: the memory and the folders that it sets are not "
                 "in the plan.",
@@ -155,14 +155,12 @@ def lmcache(request: HostRequest) -> HostMemory:
     except ValueError:
         size = disk = -1.0
     if not (0 <= size < GIB and 0 <= disk < GIB):
-        return HostMemory(problems=("LMCACHE_MAX_LOCAL_CPU_SIZE and LMCACHE_MAX_LOCAL_DISK_SIZE are GiB",))
+        return KeptMemory(problems=("LMCACHE_MAX_LOCAL_CPU_SIZE and LMCACHE_MAX_LOCAL_DISK_SIZE are GiB",))
     folder = environment.get("LMCACHE_LOCAL_DISK", "").strip().strip("'\"").removeprefix("file://")
     unset = folder.lower() in ("", "none", "true", *_FALSE)
-    return HostMemory(
+    return KeptMemory(
         {_LMCACHE: int(size * GIB) * request.ranks},
         lever=Lever("LMCACHE_MAX_LOCAL_CPU_SIZE", _LMCACHE, GIB * request.ranks),
-        folders=()
-        if unset
-        else (CacheFolder(folder, "LMCACHE_LOCAL_DISK", f"{disk * request.ranks:g} GiB"),),
+        folders=() if unset else (KeptFolder(folder, "LMCACHE_LOCAL_DISK", f"{disk * request.ranks:g} GiB"),),
         notes=("Whether the image has LMCache is not checked.",),
     )

@@ -12,7 +12,7 @@ from rich.status import Status
 
 from headfirst.control.accuracy.comparison import Comparison
 from headfirst.control.accuracy.result import Accuracy, Answer, Endpoint, differences
-from headfirst.control.deployment.measuring.accuracy import Outcome, Watcher
+from headfirst.control.deployment.measuring.accuracy import ExamOutcome, ExamWatcher
 from headfirst.control.run.amounts import duration
 
 _MOST_PLACES = 5
@@ -20,7 +20,7 @@ _MOST_REASONS = 3
 
 
 @contextmanager
-def watcher(console: Console, *, as_json: bool) -> Iterator[Watcher]:
+def watcher(console: Console, *, as_json: bool) -> Iterator[ExamWatcher]:
     """What shows the run while it lasts: nothing with `as_json`."""
     if as_json:
         yield _Silent()
@@ -70,7 +70,7 @@ class _Live:
 
 
 def print_outcome(
-    outcome: Outcome, other: Accuracy | None, compared: Comparison | None, console: Console
+    outcome: ExamOutcome, other: Accuracy | None, compared: Comparison | None, console: Console
 ) -> None:
     """The score, what lowers it besides the model, and the comparison."""
     result = outcome.result

@@ -13,12 +13,12 @@ from headfirst.control.bench.load import Load
 from headfirst.control.bench.result import Point, Result, Side, Spread, Subject, differences
 from headfirst.control.bench.slo import Found, Promise, broken
 from headfirst.control.bench.trial import compare
-from headfirst.control.deployment.measuring.bench import Watcher
+from headfirst.control.deployment.measuring.bench import BenchWatcher
 from headfirst.control.run.amounts import duration
 
 
 @contextmanager
-def watcher(console: Console, loads: Sequence[Load], number: int | None) -> Iterator[Watcher]:
+def watcher(console: Console, loads: Sequence[Load], number: int | None) -> Iterator[BenchWatcher]:
     """Shows the run while it lasts; `number`: requests of each load, None: as many as it usually needs."""
     planned = [(number or load.usual_requests()) + load.usual_warmup() for load in loads]
     live = Live(console, planned)

@@ -16,7 +16,7 @@ from textual.worker import get_current_worker
 
 from headfirst.common.untrusted import for_terminal
 from headfirst.control.live.gpus import GpuUse
-from headfirst.control.live.load import Load
+from headfirst.control.live.load import EngineLoad
 from headfirst.control.live.watch import RankRow, ReplicaRow, Snapshot
 
 GIB = 2**30
@@ -187,7 +187,7 @@ def _problems(replicas: Sequence[ReplicaRow], ranks: Sequence[RankRow]) -> str:
     return "\n".join(for_terminal(f"{name}: {problem}") for name, problem in listed if problem)
 
 
-def _total(loads: Sequence[Load]) -> str:
+def _total(loads: Sequence[EngineLoad]) -> str:
     """The load of all replicas that give figures."""
     if not loads:
         return "load unknown"
@@ -197,7 +197,7 @@ def _total(loads: Sequence[Load]) -> str:
     return f"{sum(load.running for load in loads)} running, {queued} queued, {tokens:.1f} tokens/s"
 
 
-def _load(load: Load) -> list[Cell]:
+def _load(load: EngineLoad) -> list[Cell]:
     return [
         _number(load.generated_tokens_per_s, "{:.1f}"),
         _number(load.prompt_tokens_per_s, "{:.1f}"),

@@ -12,7 +12,7 @@ from rich.table import Table
 from headfirst.control.bench.trial import Judged
 from headfirst.control.cli.shown.bench import Live
 from headfirst.control.deployment.measuring.candidates import Candidate
-from headfirst.control.deployment.measuring.tune import Intended, Tuned, Watcher, Wishes
+from headfirst.control.deployment.measuring.tune import Intended, Tuned, TuneWatcher, Wishes
 from headfirst.control.run.amounts import duration
 
 _COLOURS = {"better": "green", "worse": "yellow", "no difference": "dim", "failed": "red"}
@@ -44,7 +44,7 @@ def print_intended(plan: Intended, wishes: Wishes, console: Console) -> None:
 
 
 @contextmanager
-def watcher(console: Console, wishes: Wishes) -> Iterator[Watcher]:
+def watcher(console: Console, wishes: Wishes) -> Iterator[TuneWatcher]:
     """Shows the run while it lasts."""
     live = _Live(console, [])
     try:

@@ -35,7 +35,7 @@ _TOKENS_WITH_REASONING = 16384
 _NO_KEY = "EMPTY"  # of clients of a service without keys; the client needs a text
 
 
-class Watcher(Protocol):
+class ExamWatcher(Protocol):
     """Follows a run."""
 
     def note(self, text: str) -> None:
@@ -67,7 +67,7 @@ class Exam:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ExamOutcome:
     """A run, and where it was written."""
 
     result: Accuracy
@@ -75,7 +75,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Opened:
+class AskedService:
     """A service that is ready to be asked."""
 
     subject: Subject | Endpoint
@@ -85,7 +85,7 @@ class Opened:
     limits: Limits
     python: Path
 
-    def measure(self, exam: Exam, folder: Path | None, watcher: Watcher) -> Outcome:
+    def measure(self, exam: Exam, folder: Path | None, watcher: ExamWatcher) -> ExamOutcome:
         """Ask, and write the answers into `folder` or, without one, into a new folder of the state.
 
         A run that was interrupted in `folder` continues. HeadfirstError: no question has an answer.
@@ -112,10 +112,15 @@ class Opened:
         log.unlink(missing_ok=True)  # after a failure it stays
         result = Accuracy(date=begun.isoformat(timespec="seconds"), setup=setup, answers=answers)
         result.write(where)
-        return Outcome(result, where)
+        return ExamOutcome(result, where)
 
     def _ask(
-        self, tool: Evalscope, questions: Sequence[Question], journal: Journal, folder: Path, watcher: Watcher
+        self,
+        tool: Evalscope,
+        questions: Sequence[Question],
+        journal: Journal,
+        folder: Path,
+        watcher: ExamWatcher,
     ) -> list[Answer]:
         """The answers in the order of the questions; those that the journal has are not asked for again."""
 
@@ -141,15 +146,15 @@ def measure(
     options: RunOptions,
     exam: Exam,
     folder: Path | None,
-    watcher: Watcher,
+    watcher: ExamWatcher,
     against: RunOptions | Address | None,
-) -> tuple[Outcome, Accuracy | None]:
+) -> tuple[ExamOutcome, Accuracy | None]:
     """Ask the service that `options.service` names, after that of `against`, which keeps a run of its own."""
     with ExitStack() as stack:
         # Both before the first question, which may be hours before the last.
         service = stack.enter_context(opened(options, exam, watcher))
         if isinstance(against, Address):
-            other: Opened | None = at_address(against, exam, service, watcher)
+            other: AskedService | None = at_address(against, exam, service, watcher)
         else:
             other = stack.enter_context(opened(against, exam, watcher)) if against else None
         earlier = other.measure(exam, None, watcher).result if other else None
@@ -157,7 +162,7 @@ def measure(
 
 
 @contextmanager
-def opened(options: RunOptions, exam: Exam, watcher: Watcher) -> Iterator[Opened]:
+def opened(options: RunOptions, exam: Exam, watcher: ExamWatcher) -> Iterator[AskedService]:
     """The service through a tunnel. NotReadyError: it does not answer."""
     service = chat_service(options, watcher.note, "`deploy test --accuracy` asks chat models.")
     target = service.target
@@ -169,10 +174,10 @@ def opened(options: RunOptions, exam: Exam, watcher: Watcher) -> Iterator[Opened
         usual = _TOKENS_WITH_REASONING if target.dialect.reasoning_parser else _USUAL_TOKENS
         tokens = exam.max_tokens or _fitting(_listed(api), target.model, usual)
         limits = Limits(tokens, exam.concurrency, exam.timeout_s)
-        yield Opened(service.subject, target.model, url, key, limits, service.python)
+        yield AskedService(service.subject, target.model, url, key, limits, service.python)
 
 
-def at_address(given: Address, exam: Exam, service: Opened, watcher: Watcher) -> Opened:
+def at_address(given: Address, exam: Exam, service: AskedService, watcher: ExamWatcher) -> AskedService:
     """A service that Headfirst did not deploy, with the limits of `service`.
 
     NotReadyError: it does not answer. InputError: it refuses the key, or the model is not clear.
@@ -188,7 +193,7 @@ def at_address(given: Address, exam: Exam, service: Opened, watcher: Watcher) ->
     model = chosen_model(given, [model.id for model in listed])
     tokens = exam.max_tokens or _fitting(listed, model, service.limits.max_tokens)
     limits = replace(service.limits, max_tokens=tokens)
-    return Opened(Endpoint(url=given.url, model=model), model, given.url, key, limits, service.python)
+    return AskedService(Endpoint(url=given.url, model=model), model, given.url, key, limits, service.python)
 
 
 def _unanswered(given: Address, error: FailedCase) -> HeadfirstError:

@@ -17,7 +17,7 @@ from headfirst.control.bench import picture, runner, slo
 from headfirst.control.bench.load import Load, Shape
 from headfirst.control.bench.requests import read_dataset
 from headfirst.control.bench.result import Point, Result, Subject
-from headfirst.control.bench.runner import Run, Settings
+from headfirst.control.bench.runner import BenchRun, BenchSettings
 from headfirst.control.bench.slo import Promise
 from headfirst.control.deployment.measuring.chat_service import chat_service
 from headfirst.control.deployment.running.options import RunOptions
@@ -32,7 +32,7 @@ _ASK_TIMEOUT_S = 120.0
 PICTURE = "throughput.svg"
 
 
-class Watcher(runner.Watcher, Protocol):
+class BenchWatcher(runner.LoadWatcher, Protocol):
     """Follows a run of `deploy bench`."""
 
     def note(self, text: str) -> None:
@@ -55,7 +55,7 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BenchOutcome:
     """A result, where it was written, and what the search found (None: no promise was given)."""
 
     result: Result
@@ -64,19 +64,21 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Opened:
+class MeasuredService:
     """A service that is ready to be measured; `shape` fits into its context."""
 
     cluster: Cluster
     subject: Subject
-    run: Run
+    run: BenchRun
     shape: Shape
     mark: str
     path_seconds: float
     dataset: str | None
 
 
-def bench(options: RunOptions, workload: Workload, folder: Path | None, watcher: Watcher) -> Outcome:
+def bench(
+    options: RunOptions, workload: Workload, folder: Path | None, watcher: BenchWatcher
+) -> BenchOutcome:
     """Measure what `options.service` names, and write what was found into `folder` or, without
     one, into a new folder of the state. NotReadyError: the service does not answer."""
     begun = datetime.now(UTC)
@@ -107,7 +109,7 @@ def bench(options: RunOptions, workload: Workload, folder: Path | None, watcher:
     where.mkdir(parents=True, exist_ok=True)
     result.write(where)
     draw(where, [result])
-    return Outcome(result, where, capacity)
+    return BenchOutcome(result, where, capacity)
 
 
 def workload_label(workload: Workload) -> str:
@@ -130,7 +132,9 @@ def draw(folder: Path, results: Sequence[Result]) -> Path:
     return path
 
 
-def result_of(service: Opened, workload: Workload, points: Sequence[Point], begun: datetime) -> Result:
+def result_of(
+    service: MeasuredService, workload: Workload, points: Sequence[Point], begun: datetime
+) -> Result:
     """The points, with everything that they depend on."""
     return Result(
         headfirst=__version__,
@@ -147,7 +151,7 @@ def result_of(service: Opened, workload: Workload, points: Sequence[Point], begu
 
 
 @contextmanager
-def opened(options: RunOptions, workload: Workload, watcher: Watcher) -> Iterator[Opened]:
+def opened(options: RunOptions, workload: Workload, watcher: BenchWatcher) -> Iterator[MeasuredService]:
     """The service through a tunnel, and the load tool beside it."""
     dataset = _dataset(workload.dataset)
     service = chat_service(options, watcher.note, "`deploy bench` measures chats.")
@@ -166,13 +170,13 @@ def opened(options: RunOptions, workload: Workload, watcher: Watcher) -> Iterato
                 f"The context has {seen.context} tokens: prompts have {shape.prompt}, answers {shape.answer} "
                 f"in place of {workload.shape.prompt} and {workload.shape.answer}."
             )
-        settings = Settings(
+        settings = BenchSettings(
             shape, workload.seed, mark, dataset, workload.number, workload.seconds, workload.warmup
         )
         with process.running(service.python, "load", url, key, log) as running:
-            run = Run(running, target.model, settings, seen.scale, watcher)
+            run = BenchRun(running, target.model, settings, seen.scale, watcher)
             name = _name_of(workload.dataset) if workload.dataset else None
-            yield Opened(cluster, service.subject, run, shape, mark, seen.path_seconds, name)
+            yield MeasuredService(cluster, service.subject, run, shape, mark, seen.path_seconds, name)
     log.unlink(missing_ok=True)  # after a failure it stays
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from headfirst.common.errors import InputError
 from headfirst.control.bench.result import Result
-from headfirst.control.deployment.measuring.bench import Watcher, Workload, bench, draw
+from headfirst.control.deployment.measuring.bench import BenchWatcher, Workload, bench, draw
 from headfirst.control.deployment.measuring.restored import only_service, restored
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
@@ -27,7 +27,7 @@ class Named(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EnginesOutcome:
     """A result for each engine, in the order that was asked for."""
 
     results: list[Result]
@@ -51,9 +51,9 @@ def bench_engines(
     workload: Workload,
     named: Sequence[Named],
     folder: Path | None,
-    watcher: Watcher,
+    watcher: BenchWatcher,
     reporter: Reporter,
-) -> Outcome:
+) -> EnginesOutcome:
     """Bring each engine up, measure it, and bring the inventory's own up again, also after a failure."""
     prepared = prepare(options.inventories, options.extra_vars, probe=False)
     only_service(prepared.cluster, "deploy bench --engines")
@@ -71,7 +71,7 @@ def bench_engines(
             results.append(outcome.result)
             where = folder or outcome.folder
     draw(where, results)
-    return Outcome(results, where)
+    return EnginesOutcome(results, where)
 
 
 def _change(choice: Named, usual: Named) -> list[str]:

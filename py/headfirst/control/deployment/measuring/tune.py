@@ -44,7 +44,7 @@ MOST_CANDIDATES = 12
 FILE = "tune.json"
 
 
-class Watcher(bench.Watcher, Protocol):
+class TuneWatcher(bench.BenchWatcher, Protocol):
     """Follows a run of `deploy tune`."""
 
     def trying(self, candidate: Candidate | None, number: int, total: int) -> None:
@@ -133,7 +133,7 @@ def _accepted(
 
 
 def tune(
-    options: RunOptions, wishes: Wishes, plan: Intended, watcher: Watcher, reporter: Reporter
+    options: RunOptions, wishes: Wishes, plan: Intended, watcher: TuneWatcher, reporter: Reporter
 ) -> tuple[Tuned, Path]:
     """Measure the inventory's arguments, each candidate, and the inventory's again.
 
@@ -206,7 +206,7 @@ def _try(
     wishes: Wishes,
     plan: Intended,
     candidate: Candidate,
-    watcher: Watcher,
+    watcher: TuneWatcher,
     reporter: Reporter,
 ) -> tuple[list[Point], str]:
     """The candidate's repeats; or none, and why it does not serve."""
@@ -220,14 +220,14 @@ def _try(
         return [], error.what
 
 
-def _measure(options: RunOptions, wishes: Wishes, watcher: bench.Watcher) -> tuple[Subject, list[Point]]:
+def _measure(options: RunOptions, wishes: Wishes, watcher: bench.BenchWatcher) -> tuple[Subject, list[Point]]:
     """The repeats of one trial: each with requests new to the engine, and the same ones in every trial."""
     with bench.opened(options, wishes.workload, watcher) as service:
         load = wishes.workload.loads[0]
         return service.subject, [service.run.measure(load) for _ in range(wishes.repeats)]
 
 
-def _advice(plan: Intended, watcher: Watcher) -> list[Advice]:
+def _advice(plan: Intended, watcher: TuneWatcher) -> list[Advice]:
     """That of `diagnose --tuning` now, under load. An engine without figures gives none."""
     try:
         return tuning(plan.prepared.cluster, plan.service.name).advice or []
@@ -239,7 +239,7 @@ def _advice(plan: Intended, watcher: Watcher) -> list[Advice]:
 class _Timed:
     """The watcher; each trial begins with the time left, and what it takes is recorded."""
 
-    def __init__(self, watcher: Watcher, recording: Recording) -> None:
+    def __init__(self, watcher: TuneWatcher, recording: Recording) -> None:
         self._watcher = watcher
         self._recording = recording
         self._stage = ""
@@ -280,7 +280,7 @@ class _Timed:
 class _Half:
     """The watcher; calls `halfway` once, when half of the first load's requests have ended."""
 
-    def __init__(self, watcher: Watcher, halfway: Callable[[], None]) -> None:
+    def __init__(self, watcher: TuneWatcher, halfway: Callable[[], None]) -> None:
         self._watcher = watcher
         self._halfway: Callable[[], None] | None = halfway
         self._half = 0

@@ -13,7 +13,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.registry_logins 
 
 from headfirst.common.errors import InputError
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir
-from headfirst.control.deployment.running.local_work import Advance
+from headfirst.control.deployment.running.local_work import JobAdvance
 from headfirst.control.images import build, recipes
 from headfirst.control.images.archive import ImageArchive
 from headfirst.control.inventory.local_files import local_file
@@ -74,9 +74,9 @@ def registry_logins(cluster: Cluster) -> dict[str, str]:
     return {"engine_image_registry_logins": str(path)}
 
 
-def jobs(cluster: Cluster) -> dict[str, Callable[[Advance], Any]]:
+def jobs(cluster: Cluster) -> dict[str, Callable[[JobAdvance], Any]]:
     """The work to do on this machine before the nodes can be changed, by name."""
-    work: dict[str, Callable[[Advance], Any]] = {}
+    work: dict[str, Callable[[JobAdvance], Any]] = {}
     for service in cluster.services:
         if service.settings.engine_image_source == "build":
             recipe = _recipe(cluster, service)
@@ -140,8 +140,8 @@ def _recipe(cluster: Cluster, service: Service) -> ImageRecipe:
     return images.recipe(service, engine)
 
 
-def _build(recipe: ImageRecipe | build.DebianRecipe, cluster: Cluster, advance: Advance) -> ImageArchive:
-    return build.build(recipe, _images(cluster), _counted(advance))
+def _build(recipe: ImageRecipe | build.DebianRecipe, cluster: Cluster, advance: JobAdvance) -> ImageArchive:
+    return build.build(recipe, _images(cluster), advance)
 
 
 def _images(cluster: Cluster) -> Path:
@@ -156,7 +156,3 @@ def _tarball(cluster: Cluster, archive: ImageArchive | None) -> Tarball | None:
     if lab_of(cluster):
         return Tarball(NODE_SHARE / archive.path.relative_to(share_dir()), on_node=True)
     return Tarball(archive.path, on_node=False)
-
-
-def _counted(advance: Advance) -> Callable[[int, int, str], None]:
-    return lambda done, total, what: advance(what, done, total)

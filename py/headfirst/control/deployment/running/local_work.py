@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from headfirst.common.errors import HeadfirstError
 from headfirst.control.machine import sudo
+from headfirst.control.machine.packages import Advance
 from headfirst.control.run.amounts import duration
 from headfirst.control.run.events import (
     Event,
@@ -30,10 +31,8 @@ HEARTBEAT_S = 15.0
 """No job is silent for longer, whatever it waits for."""
 
 
-class Advance(Protocol):
-    """Called as a job advances: what is being done, how much of it, out of how much (0: unknown)."""
-
-    def __call__(self, what: str, done: int, total: int) -> None: ...
+class JobAdvance(Advance, Protocol):
+    """Called as a job advances."""
 
     def warn(self, text: str) -> None:
         """Show one sentence about what the user needs; the job goes on."""
@@ -53,7 +52,7 @@ def run_jobs(
     reporter: Reporter,
     stage: str,
     title: str,
-    jobs: Mapping[str, Callable[[Advance], Any]],
+    jobs: Mapping[str, Callable[[JobAdvance], Any]],
     *,
     unit: str = "steps",
 ) -> tuple[dict[str, Any], StageTime]:
@@ -67,7 +66,7 @@ def run_jobs(
     start = time.monotonic()
     reporter.handle(StageStarted(stage, title))
 
-    def run(name: str, job: Callable[[Advance], Any]) -> Any:
+    def run(name: str, job: Callable[[JobAdvance], Any]) -> Any:
         began = time.monotonic()
         events.put(TaskStarted(stage, name, title))
         try:

@@ -35,7 +35,7 @@ from headfirst.control.deployment.hosts import host_systems
 from headfirst.control.deployment.hosts.host_systems import HostSystems
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running import artifacts
-from headfirst.control.deployment.running.local_work import Advance, ask_for_root, run_jobs
+from headfirst.control.deployment.running.local_work import JobAdvance, ask_for_root, run_jobs
 from headfirst.control.images.archive import ImageArchive
 from headfirst.control.inventory.local_files import local_file
 from headfirst.control.inventory.reading import role_values
@@ -47,7 +47,7 @@ from headfirst.decide.plan import trust
 from headfirst.decide.plan.types import Plan, PlannedService
 from headfirst.decide.plan.weights.decide import at_revision, draft_model
 
-Job = Callable[[Advance], Any]
+Job = Callable[[JobAdvance], Any]
 
 
 @dataclass(frozen=True)
@@ -236,17 +236,17 @@ def _engine_image(service: PlannedService) -> str:
     return service.replicas[0].nodes[0].container.image
 
 
-def _built(build: Job, name: str, advance: Advance) -> Collected:
+def _built(build: Job, name: str, advance: JobAdvance) -> Collected:
     made: ImageArchive = build(advance)
     return _from_file(made.path, name, advance)
 
 
-def _from_file(file: Path, name: str, advance: Advance) -> Collected:
+def _from_file(file: Path, name: str, advance: JobAdvance) -> Collected:
     image, items = images.parts(file, name)
     return Collected(items, [image])
 
 
-def _pulled(name: str, advance: Advance) -> Collected:
+def _pulled(name: str, advance: JobAdvance) -> Collected:
     file, digest = images.pulled(cache_dir("bundle", "pulled"), name, advance)
     image, items = images.parts(file, unpinned(name), digest)
     return Collected(items, [image])
@@ -255,7 +255,7 @@ def _pulled(name: str, advance: Advance) -> Collected:
 def _package_jobs(cluster: Cluster, hosts: HostSystems, values: Mapping[str, Any]) -> dict[str, Job]:
     required = bundle_needs.requirements(cluster, hosts)
 
-    def collect(system: System, advance: Advance) -> Collected:
+    def collect(system: System, advance: JobAdvance) -> Collected:
         repositories = packages.repositories(values, required, system)
         apt = Apt(cache_dir("bundle", "apt", str(system)), system, repositories)
         apt.update(advance)
@@ -266,7 +266,7 @@ def _package_jobs(cluster: Cluster, hosts: HostSystems, values: Mapping[str, Any
 
 
 def _wheel_jobs(hosts: HostSystems) -> dict[str, Job]:
-    def collect(advance: Advance) -> Collected:
+    def collect(advance: JobAdvance) -> Collected:
         folder = cache_dir("bundle", "wheels")
         files = {f"controller/{name}": item for name, item in wheels.controller(folder, advance).items()}
         for python in sorted({RELEASES[system].python for system in hosts.systems}):
@@ -280,7 +280,7 @@ def _wheel_jobs(hosts: HostSystems) -> dict[str, Job]:
 def weight_jobs(needs: Needs) -> dict[str, Job]:
     """One job an ID: it collects every folder of it, one after another, since some share what is fetched."""
 
-    def collect(models: Sequence[Weights], advance: Advance) -> Collected:
+    def collect(models: Sequence[Weights], advance: JobAdvance) -> Collected:
         return _joined(_weights(model, advance) for model in models)
 
     by_id: dict[str, dict[str, Weights]] = {}
@@ -290,7 +290,7 @@ def weight_jobs(needs: Needs) -> dict[str, Job]:
     return {f"weights of {id}": partial(collect, list(models.values())) for id, models in by_id.items()}
 
 
-def _weights(model: Weights, advance: Advance) -> Collected:
+def _weights(model: Weights, advance: JobAdvance) -> Collected:
     folder = Path(model.id)
     if model.from_hub:
         base, tools = cache_dir("bundle", "models"), cache_dir("bundle", "tools")
@@ -307,7 +307,7 @@ def _joined(parts: Iterable[Collected]) -> Collected:
 
 
 def _write(
-    options: BundleOptions, collected: Collected, needs: Needs, older: Manifest | None, advance: Advance
+    options: BundleOptions, collected: Collected, needs: Needs, older: Manifest | None, advance: JobAdvance
 ) -> tuple[Manifest, bool]:
     """The manifest, and whether the bundle with it was there already."""
     digests = hashes(collected.items, advance)
@@ -339,7 +339,7 @@ def _made(path: Path) -> int:
         return 0
 
 
-def _is_there(options: BundleOptions, made: Manifest, advance: Advance) -> bool:
+def _is_there(options: BundleOptions, made: Manifest, advance: JobAdvance) -> bool:
     """Whether the output is this very bundle, whole, and signed where that is asked for."""
     if not options.output.is_file():
         return False

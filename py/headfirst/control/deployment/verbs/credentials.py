@@ -10,7 +10,7 @@ from headfirst.control.deployment import api_keys
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.claim import current_credentials, refuse_foreign
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.verbs.up import Outcome, up
+from headfirst.control.deployment.verbs.up import UpOutcome, up
 from headfirst.control.inventory.inventory import load
 from headfirst.control.ownership.lease import look
 from headfirst.control.run.reporters.reporter import Reporter
@@ -30,7 +30,7 @@ def show(options: RunOptions) -> tuple[Cluster, Service | None, Secrets]:
     return cluster, service, secrets
 
 
-def rotate(options: RunOptions, reporter: Reporter) -> Outcome:
+def rotate(options: RunOptions, reporter: Reporter) -> UpOutcome:
     """Make new credentials and apply them: one restart of the ranks and of the chat page."""
     cluster = load(options.inventories, options.extra_vars)
     states = look([host_access(cluster)[cluster.head.name]])

@@ -21,7 +21,7 @@ from headfirst.control.deployment.running.claim import run_lock
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.deployment.verbs.down import down, target_of
-from headfirst.control.deployment.verbs.up import Outcome, refuse_unfit, up
+from headfirst.control.deployment.verbs.up import UpOutcome, refuse_unfit, up
 from headfirst.control.inventory.edit import with_spare, without
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.events import Finding, FindingsReported
@@ -58,7 +58,7 @@ def removal(options: RunOptions, host: str) -> Change:
     return _checked(path, options, host, without(path, host, options.extra_vars), "remove")
 
 
-def carry_out(change: Change, options: RunOptions, reporter: Reporter) -> Outcome:
+def carry_out(change: Change, options: RunOptions, reporter: Reporter) -> UpOutcome:
     """Stop what the leaving host runs, write the inventory, and bring the cluster up."""
     cluster = load(options.inventories, options.extra_vars)
     others = cluster.limited(host.name for host in cluster.hosts if host.name != change.leaving)

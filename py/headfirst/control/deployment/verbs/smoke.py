@@ -12,7 +12,7 @@ from headfirst.control.deployment.verbs.service import open_api
 from headfirst.control.run.reporters.recording import Recording
 from headfirst.control.smoke import runner
 from headfirst.control.smoke.api import Api, Parser, Target
-from headfirst.control.smoke.verdict import Case, Report, Result
+from headfirst.control.smoke.verdict import Case, CaseResult, Report
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Service
 from headfirst.decide.engines.base import ReadinessProbe
@@ -21,14 +21,14 @@ from headfirst.decide.plan import types as plan
 from headfirst.decide.scrub import Scrubber
 
 
-class Watcher(runner.Watcher, Protocol):
+class SmokeWatcher(runner.CaseWatcher, Protocol):
     """Follows a run of `deploy test`."""
 
     def left(self, seconds: float) -> None:
         """How long the run still takes, by recorded ones."""
 
 
-def run(options: RunOptions, cases: Sequence[Case], watcher: Watcher, *, timeout_s: float) -> Report:
+def run(options: RunOptions, cases: Sequence[Case], watcher: SmokeWatcher, *, timeout_s: float) -> Report:
     """Run the cases on what `options.service` names. NotReadyError: it does not answer."""
     prepared = prepare(options.inventories, options.extra_vars, probe=True)
     service, _ = prepared.cluster.chosen(options.service)[0]
@@ -48,7 +48,7 @@ def run(options: RunOptions, cases: Sequence[Case], watcher: Watcher, *, timeout
 class _Timed:
     """The watcher; each case begins with the time left, and what it takes is recorded."""
 
-    def __init__(self, watcher: Watcher, recording: Recording) -> None:
+    def __init__(self, watcher: SmokeWatcher, recording: Recording) -> None:
         self._watcher = watcher
         self._recording = recording
 
@@ -58,7 +58,7 @@ class _Timed:
         if (left := self._recording.begin(case.name).left) is not None:
             self._watcher.left(left)
 
-    def ended(self, result: Result) -> None:
+    def ended(self, result: CaseResult) -> None:
         """As the watcher."""
         self._recording.end(result.case)
         self._watcher.ended(result)

@@ -42,7 +42,7 @@ LocalWork = tuple[dict[str, Any], list[StageTime]]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class UpOutcome:
     """A successful run and its summary."""
 
     plan: Plan
@@ -54,7 +54,7 @@ class Outcome:
     ca: Path | None = None  # what people trust, where an authority of the cluster signs the certificate
 
 
-def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> Outcome:
+def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> UpOutcome:
     """Carry out the whole plan. Raises HeadfirstError on the first failure; run it again to go on.
 
     `rotate` makes new credentials first; a rotation that was interrupted goes on with the ones that it made.
@@ -71,7 +71,7 @@ def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> Outc
     return outcome
 
 
-def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: bool) -> Outcome:
+def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: bool) -> UpOutcome:
     service, keys = prepared.cluster.whole_service(options.service), api_keys.read(prepared.cluster)
 
     def announce_keys(before: Secrets | None) -> None:
@@ -143,7 +143,7 @@ def _carry_out(
     here: LocalWork | None,
     closed: Closed | None,
     held: Held | None = None,
-) -> Outcome:
+) -> UpOutcome:
     """The run itself, on hosts that are ours and locked. `here` is this machine's part, where it is done."""
     start = time.monotonic()
     before: list[StageTime] = []
@@ -177,7 +177,7 @@ def _carry_out(
     result = run_phases(phases, options, cluster, reporter, secrets=hidden, sources=sources, held=held)
     seconds = time.monotonic() - start + sum(stage.seconds for stage in (here[1] if here else []))
     result = replace(result, stages=[*before, *local, *result.stages], seconds=seconds)
-    return Outcome(
+    return UpOutcome(
         plan=planned,
         result=result,
         service=service,

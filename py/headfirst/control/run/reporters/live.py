@@ -41,7 +41,7 @@ class State(Enum):
 
 
 @dataclass
-class Row:
+class ProgressRow:
     """One host in the current stage; on the board's clock its task began `since`, its progress is of `at`."""
 
     host: str
@@ -62,7 +62,7 @@ class Board:
         self.title = ""
         self.since = 0.0
         self.left_seconds: float | None = None  # of the whole command when the stage began
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, ProgressRow] = {}
 
     def apply(self, event: Event) -> None:
         """Take one event in."""
@@ -87,7 +87,7 @@ class Board:
                 row.state, row.progress = State.FAILED, None
                 row.text = f"{event.task}: {event.message}".splitlines()[0]
 
-    def visible(self, limit: int) -> tuple[list[Row], int]:
+    def visible(self, limit: int) -> tuple[list[ProgressRow], int]:
         """At most `limit` rows, in their order, and how many are left out: failed and working ones stay."""
         rows = list(self.rows.values())
         if len(rows) <= limit:
@@ -97,8 +97,8 @@ class Board:
         names = {row.host for row in chosen}
         return [row for row in rows if row.host in names], len(rows) - len(chosen)
 
-    def _row(self, host: str) -> Row:
-        return self.rows.setdefault(host, Row(host, since=self.clock()))
+    def _row(self, host: str) -> ProgressRow:
+        return self.rows.setdefault(host, ProgressRow(host, since=self.clock()))
 
 
 # Lines that the live table leaves to the stage's header, the note on left-out hosts, and the prompt.
@@ -188,12 +188,12 @@ class LiveReporter(Reporter):
         # A run that takes longer than the recorded ones has no time left that is known.
         return f"{duration(taken)}, about {duration(left - taken)} left" if left > taken else duration(taken)
 
-    def _mark(self, row: Row) -> RenderableType:
+    def _mark(self, row: ProgressRow) -> RenderableType:
         if row.state is State.FAILED:
             return Text("✗", style="red")
         return Text("·", style="dim") if row.state is State.WAITING else self._spinner
 
-    def _work(self, row: Row, now: float) -> tuple[RenderableType, RenderableType]:
+    def _work(self, row: ProgressRow, now: float) -> tuple[RenderableType, RenderableType]:
         if row.progress is not None:
             return _long_work(row.progress, now - row.at)
         style = "red" if row.state is State.FAILED else "dim" if row.state is State.WAITING else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headfirst.decide.engines.host_memory import HostMemory, HostRequest, connectors
+from headfirst.decide.engines.host_memory import HostRequest, KeptMemory, connectors
 
 _NOTE = (
     "--kv-transfer-config: each rank keeps global_segment_size and local_buffer_size of Mooncake's file in "
@@ -10,6 +10,6 @@ _NOTE = (
 )
 
 
-def host_memory(request: HostRequest) -> HostMemory:
+def host_memory(request: HostRequest) -> KeptMemory:
     """A note: the sizes are in a file that is not read."""
-    return HostMemory(notes=(_NOTE,) if any(connectors(request.values.get("kv_transfer_config"))) else ())
+    return KeptMemory(notes=(_NOTE,) if any(connectors(request.values.get("kv_transfer_config"))) else ())

@@ -12,9 +12,9 @@ from dataclasses import replace
 from headfirst.decide.engines.host_memory import (
     GIB,
     LMCACHE_SERVER,
-    CacheFolder,
-    HostMemory,
     HostRequest,
+    KeptFolder,
+    KeptMemory,
     Lever,
     json_object,
     with_weights,
@@ -32,23 +32,23 @@ _BACKUP = "KV cache of interrupted requests"
 _FILES = "/tmp/hicache"  # noqa: S108 - SGLang's own folder in the container
 
 
-def host_memory(request: HostRequest) -> HostMemory:
+def host_memory(request: HostRequest) -> KeptMemory:
     """What all ranks of a host keep there."""
     its = with_weights(request, _cache(request))
     return replace(its, problems=_problems(request))
 
 
-def _cache(request: HostRequest) -> HostMemory:
+def _cache(request: HostRequest) -> KeptMemory:
     """Each rank mirrors its own KV cache, also where those of several are alike (MLA)."""
     values = request.values
     if values.get("enable_lmcache"):
-        return HostMemory(notes=(LMCACHE_SERVER,))
+        return KeptMemory(notes=(LMCACHE_SERVER,))
     decode = values.get("disaggregation_mode") == "decode"
     offloads = bool(decode and values.get("disaggregation_decode_enable_offload_kvcache"))
     if not (values.get("enable_hierarchical_cache") or offloads):
         return _without(request, backup=decode)
     folders, notes, terms = _storage(request)
-    its = HostMemory(terms, keeps_free=_KEEPS_FREE, share=_share(request), folders=folders, notes=notes)
+    its = KeptMemory(terms, keeps_free=_KEEPS_FREE, share=_share(request), folders=folders, notes=notes)
     size, ratio = values.get("hicache_size", 0), values.get("hicache_ratio")
     if size > 0:
         lever = Lever("--hicache-size", _CACHE, _GB * request.ranks)
@@ -63,17 +63,17 @@ def _cache(request: HostRequest) -> HostMemory:
     return replace(its, terms=terms | {_CACHE: int(ratio * mirrored)}, lowered=lowered, lever=lever)
 
 
-def _without(request: HostRequest, *, backup: bool) -> HostMemory:
+def _without(request: HostRequest, *, backup: bool) -> KeptMemory:
     """A decode replica keeps the KV cache of requests that it interrupts, in a pool for at least one."""
     values = request.values
     by_default = "cpu_tensor" if values.get("disaggregation_decode_enable_radix_cache") else "host_pool"
     kept = values.get("disaggregation_decode_retraction_backup", by_default) == "host_pool"
     checkpoint = request.checkpoint
     if not backup or not kept or checkpoint.mla or checkpoint.recurrent or not request.pool_bytes:
-        return HostMemory()
+        return KeptMemory()
     share = max(_BACKUP_RATIO, (request.longest or 0) / request.tokens if request.tokens else 0)
     terms = {_BACKUP: int(share * request.pool_bytes) * request.ranks}
-    return HostMemory(terms, keeps_free=_KEEPS_FREE, lowered=True, share=_share(request))
+    return KeptMemory(terms, keeps_free=_KEEPS_FREE, lowered=True, share=_share(request))
 
 
 def _share(request: HostRequest) -> float:
@@ -120,7 +120,7 @@ def _problems(request: HostRequest) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _storage(request: HostRequest) -> tuple[tuple[CacheFolder, ...], tuple[str, ...], dict[str, int]]:
+def _storage(request: HostRequest) -> tuple[tuple[KeptFolder, ...], tuple[str, ...], dict[str, int]]:
     """Folders, notes and memory of the tier behind the host's."""
     environment, backend = request.environment, request.values.get("hicache_storage_backend")
     extra = json_object(request.values.get("hicache_storage_backend_extra_config"))
@@ -129,10 +129,10 @@ def _storage(request: HostRequest) -> tuple[tuple[CacheFolder, ...], tuple[str, 
         most = extra.get("max_size") or environment.get("SGLANG_HICACHE_FILE_BACKEND_MAX_SIZE")
         limit = f"{most} for each rank" if most else ""
         if path := environment.get(variable):
-            return (CacheFolder(path, variable, limit),), (), {}
+            return (KeptFolder(path, variable, limit),), (), {}
         if path := extra.get("file_storage_path"):
-            return (CacheFolder(str(path), "file_storage_path", limit),), (), {}
-        return (CacheFolder(_FILES, "", limit),), (), {}
+            return (KeptFolder(str(path), "file_storage_path", limit),), (), {}
+        return (KeptFolder(_FILES, "", limit),), (), {}
     if backend == "mooncake":
         text = str(
             extra.get("global_segment_size")

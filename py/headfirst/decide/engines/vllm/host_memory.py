@@ -15,9 +15,9 @@ from headfirst.decide.engines.arguments import whole
 from headfirst.decide.engines.host_memory import (
     GIB,
     LMCACHE_SERVER,
-    CacheFolder,
-    HostMemory,
     HostRequest,
+    KeptFolder,
+    KeptMemory,
     Lever,
     connectors,
     lmcache,
@@ -31,7 +31,7 @@ _SIMPLE_BYTES = 8 * GIB  # DEFAULT_CPU_CAPACITY_BYTES
 _SIMPLE_DISK_BYTES = 100 * GIB  # of each rank
 
 
-def host_memory(request: HostRequest) -> HostMemory:
+def host_memory(request: HostRequest) -> KeptMemory:
     """What all ranks of a host keep there."""
     its = with_weights(request, _cache(request))
     return replace(its, problems=(*_layer_problems(request.values), *its.problems))
@@ -48,50 +48,50 @@ def _layer_problems(values: Mapping[str, Any]) -> Iterator[str]:
         yield "--offload-prefetch-step is 1 or more"
 
 
-def _cache(request: HostRequest) -> HostMemory:
+def _cache(request: HostRequest) -> KeptMemory:
     values, size = request.values, request.values.get("kv_offloading_size")
     if size is None:
         for name, extra in connectors(values.get("kv_transfer_config")):
             its = _of_connector(request, name, extra)
             if its is not None:
                 return its
-        return HostMemory()
+        return KeptMemory()
     if request.role:
-        return HostMemory(
+        return KeptMemory(
             problems=(f"{_SIZE} takes the place of the connector between prefill and decode replicas",)
         )
     if values.get("kv_offloading_backend") == "lmcache":
-        return HostMemory(notes=(LMCACHE_SERVER,))
+        return KeptMemory(notes=(LMCACHE_SERVER,))
     if size <= 0:
-        return HostMemory(problems=(f"{_SIZE} is above 0",))
+        return KeptMemory(problems=(f"{_SIZE} is above 0",))
     if request.environment.get("VLLM_USE_SIMPLE_KV_OFFLOAD", "0") not in ("", "0"):
         return _private(request, int(size * GIB) // _group(request), Lever(_SIZE, _CACHE, 0))
     return _region(request, int(size * GIB), Lever(_SIZE, _CACHE, GIB))
 
 
-def _of_connector(request: HostRequest, name: str, extra: Mapping[str, Any]) -> HostMemory | None:
+def _of_connector(request: HostRequest, name: str, extra: Mapping[str, Any]) -> KeptMemory | None:
     """None: a connector that keeps nothing on the host."""
     if name == "LMCacheConnectorV1":
         return lmcache(request)
     if name == "LMCacheMPConnector":
-        return HostMemory(notes=(LMCACHE_SERVER,))
+        return KeptMemory(notes=(LMCACHE_SERVER,))
     if name == "SimpleCPUOffloadConnector":
         size = whole(extra, _BYTES, _SIMPLE_BYTES) // _group(request)
         its = _private(request, whole(extra, f"{_BYTES}_per_rank", size), Lever(_BYTES, _CACHE, 0))
         if extra.get("kv_offload_backend") != "disk":
             return its
         if not extra.get("disk_path"):
-            return HostMemory(problems=('kv_offload_backend "disk" does not work without disk_path',))
+            return KeptMemory(problems=('kv_offload_backend "disk" does not work without disk_path',))
         most = whole(extra, "disk_capacity_bytes", _SIMPLE_DISK_BYTES) * request.ranks
-        return HostMemory(folders=(CacheFolder(str(extra["disk_path"]), "disk_path", f"{most / GIB:g} GiB"),))
+        return KeptMemory(folders=(KeptFolder(str(extra["disk_path"]), "disk_path", f"{most / GIB:g} GiB"),))
     if name != "OffloadingConnector":
         return None
     used = whole(extra, _BYTES, 0)
     if not used:
-        return HostMemory(problems=(f"OffloadingConnector does not work without {_BYTES}",))
+        return KeptMemory(problems=(f"OffloadingConnector does not work without {_BYTES}",))
     tiers = extra.get("secondary_tiers")
     folders = tuple(
-        CacheFolder(str(tier["root_dir"]), "root_dir")
+        KeptFolder(str(tier["root_dir"]), "root_dir")
         for tier in (tiers if isinstance(tiers, list) else [])
         if isinstance(tier, Mapping) and tier.get("type") == "fs" and tier.get("root_dir")
     )
@@ -103,7 +103,7 @@ def _group(request: HostRequest) -> int:
     return request.layout.tensor * request.layout.pipeline
 
 
-def _region(request: HostRequest, size: int, lever: Lever) -> HostMemory:
+def _region(request: HostRequest, size: int, lever: Lever) -> KeptMemory:
     """A file in /dev/shm for each data-parallel group, of `size` bytes on each host that it is on.
 
     A rank fills its own part, and all of it where the ranks have one latent cache.
@@ -111,14 +111,14 @@ def _region(request: HostRequest, size: int, lever: Lever) -> HostMemory:
     groups = max(1, request.ranks // _group(request))
     share = 1.0 if request.checkpoint.mla else min(1.0, request.ranks / _group(request))
     filled = int(size * groups * share)
-    return HostMemory(
+    return KeptMemory(
         {_CACHE: filled},
         shared=size * groups,
         lever=replace(lever, unit_bytes=lever.unit_bytes * groups * share),
     )
 
 
-def _private(request: HostRequest, each: int, lever: Lever) -> HostMemory:
+def _private(request: HostRequest, each: int, lever: Lever) -> KeptMemory:
     """Pinned memory of each rank."""
     unit = (GIB if lever.name == _SIZE else 1) * request.ranks / _group(request)
-    return HostMemory({_CACHE: each * request.ranks}, lever=replace(lever, unit_bytes=unit))
+    return KeptMemory({_CACHE: each * request.ranks}, lever=replace(lever, unit_bytes=unit))

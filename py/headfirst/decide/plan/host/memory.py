@@ -15,7 +15,7 @@ from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Host, Service
 from headfirst.decide.cluster.values import memory_bytes
 from headfirst.decide.engines.base import Engine
-from headfirst.decide.engines.host_memory import NOTHING, CacheFolder, HostMemory, HostRequest
+from headfirst.decide.engines.host_memory import NOTHING, HostRequest, KeptFolder, KeptMemory
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import types
@@ -35,7 +35,7 @@ def kept(
     nodes: int,
     values: Mapping[str, Any],
     fit: types.Fit,
-) -> HostMemory:
+) -> KeptMemory:
     """What the ranks of a host of one replica keep there. InputError for what the engine refuses."""
     settings = service.settings
     if settings.engine_device != "cuda":
@@ -66,7 +66,7 @@ def kept(
     return its
 
 
-def plan(service: Service, engine: Engine, its: HostMemory, *, ranks: int) -> types.HostMemory | None:
+def plan(service: Service, engine: Engine, its: KeptMemory, *, ranks: int) -> types.HostMemory | None:
     """The same in the plan, for `ranks` on a host; InputError for a folder that is not mounted."""
     if not (its.terms or its.unknown or its.folders):
         return None
@@ -91,7 +91,7 @@ def plan(service: Service, engine: Engine, its: HostMemory, *, ranks: int) -> ty
     )
 
 
-def _folder(service: Service, folder: CacheFolder) -> types.CacheFolder:
+def _folder(service: Service, folder: KeptFolder) -> types.CacheFolder:
     settings = service.settings
     mounts = [[*volume.split(":"), "rw"][:3] for volume in settings.engine_volumes]
     mounts += (
@@ -119,7 +119,7 @@ def _folder(service: Service, folder: CacheFolder) -> types.CacheFolder:
     return types.CacheFolder(path=path, host_path=None, limit=folder.limit)
 
 
-def _reason(service: Service, engine: Engine, its: HostMemory, ranks: int) -> str:
+def _reason(service: Service, engine: Engine, its: KeptMemory, ranks: int) -> str:
     """A sentence each: what is kept, what is beside it, what the hosts have, and the folders."""
     parts = [f"{memory_text(size)} of {what}" for what, size in its.terms.items()]
     parts += [f"{what}, whose size is not known without the GPU" for what in its.unknown]
@@ -154,7 +154,7 @@ def _reason(service: Service, engine: Engine, its: HostMemory, ranks: int) -> st
     return text[:1].upper() + text[1:]
 
 
-def _about(folder: CacheFolder) -> str:
+def _about(folder: KeptFolder) -> str:
     grows = f"up to {folder.limit}" if folder.limit else "until its disk is full"
     inside = "" if folder.setting else ", inside the container: it ends with it"
     return f"The KV cache in {folder.path} grows {grows}{inside}."
