@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 MODEL = "\n[all:vars]\nmodel=org/model\n"
 TWO = "[head]\nn1 ansible_host=192.0.2.11\n\n[workers]\nn2 ansible_host=192.0.2.12\n"
 ONE = "[head]\nn1 ansible_host=192.0.2.11\n"
-VAULT_PASSWORD = "correct horse"
 
 
 class Read(NamedTuple):

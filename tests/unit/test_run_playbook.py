@@ -12,6 +12,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -440,10 +441,14 @@ def test_cancel_ends_what_was_started(
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     marker = command.split()[-1]
     assert running(marker) == [], "an earlier run left something behind"
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment
-    ) as child:
-        deadline = time.monotonic() + 30
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment
+        ) as child,
+        ExitStack() as ends,
+    ):
+        ends.callback(child.terminate)  # a failure below would wait for it
+        deadline = time.monotonic() + 120
         while len(running(f"sleep {marker}")) < 2 and time.monotonic() < deadline:
             time.sleep(0.1)
         assert running(f"sleep {marker}"), "the task never started"

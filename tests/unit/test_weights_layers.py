@@ -14,8 +14,6 @@ from headfirst.node.weights.layers import partial_index, read_layers, shards_by_
 BLOCKS = read_format({"quant_method": "fp8", "weight_block_size": [128, 128]})
 TWO: list[range | None] = [range(2), range(2, 4)]
 
-BLOCKS = read_format({"quant_method": "fp8", "weight_block_size": [128, 128]})
-
 
 def index(*shards: str, prefix: str = "model.") -> dict[str, str]:
     """`0 1` is a shard with a tensor of each of these layers; other words are whole names."""
