@@ -8,7 +8,7 @@ module: shared_folder_facts
 short_description: Read which file system holds a folder, and whether other hosts see the same one
 version_added: 0.1.0
 description:
-  - Compare what it returns of several hosts with the filter P(headfirst.serving.first_alike#filter).
+  - Hosts that return the same C(id) of O(place), or the same C(sight) of O(model), see the same folder.
   - Writes nothing into O(model). With O(mark), a marker of 32 characters is written into O(place), once,
     where its file system is a shared one.
 author: The Headfirst authors (@headfirst)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.filter.alike import differences, first_alike
 from ansible_collections.headfirst.serving.plugins.module_utils import shared_folder
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.plugin_utils.weights_choice import differences, first_alike
 from together import together
 
 ROOT = "27 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw\n"
