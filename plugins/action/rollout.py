@@ -81,6 +81,8 @@ class ActionModule(GatedAction):
                 f"The service has {ranks} ranks, which start and stop together, and this play has the hosts "
                 f"{', '.join(hosts)}. Nothing was changed. Run it on all hosts, without --limit."
             )
+        if len(hosts) > 1 and set(self._variables["ansible_play_batch"]) != set(hosts):
+            raise AnsibleActionFail("All ranks change at the same time: remove `serial` from the play.")
         if len(hosts) > 1 and (forks := context.CLIARGS["forks"]) < len(hosts):
             raise AnsibleActionFail(
                 f"{len(hosts)} ranks change at the same time, and Ansible runs {forks} hosts at a time: "

@@ -24,6 +24,8 @@ class Meeting:
         self._step = 0
         self._controller = os.getppid()
         folder.mkdir(mode=0o700, exist_ok=True)
+        if (folder / f"{self._number}.left").exists():
+            raise AnsibleActionFail("Hosts meet once in a task: remove its loop or its retries.")
 
     def exchange(self, value: Any) -> dict[str, Any]:
         """Post what this host has to say; what all have said, by host. None of one that has left the task."""

@@ -72,7 +72,8 @@ class HostSteps:
     def do(self, step: Step, change: Change) -> Any:
         """Do this host's part of a step."""
         self._change = change
-        report(self._host, self._args["title"] or "engine", note=rollout_report.DOING.get(step.do, step.do))
+        if step.do in rollout_report.DOING:
+            report(self._host, self._args["title"] or "engine", note=rollout_report.DOING[step.do])
         return getattr(self, f"_{step.do}_step")(step)
 
     def release(self) -> None:

@@ -6,6 +6,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+from ansible.errors import AnsibleActionFail
 from ansible_collections.headfirst.serving.plugins.plugin_utils.meeting import Meeting
 
 HOSTS = ["node1", "node2", "node3"]
@@ -52,3 +54,10 @@ def test_nobody_waits_for_a_host_that_left(tmp_path: Path) -> None:
             {"node1": "still here", "node2": None, "node3": "still here"},
         ]
     )
+
+
+def test_a_task_with_a_loop_is_refused(tmp_path: Path) -> None:
+    """Its files would be those of the first turn."""
+    Meeting(tmp_path / "m", "node1", HOSTS).leave()
+    with pytest.raises(AnsibleActionFail, match="remove its loop"):
+        Meeting(tmp_path / "m", "node1", HOSTS)

@@ -250,3 +250,21 @@ def test_a_run_that_was_killed_at_any_step_is_completed_by_the_next(tmp_path: Pa
         else:
             break
     assert 8 < steps < 29
+
+
+@pytest.mark.parametrize(
+    ("variables", "ranks", "words"),
+    [
+        ({"ansible_play_hosts": ["a"], "ansible_play_batch": ["a"]}, 2, "without --limit"),
+        ({"ansible_play_hosts": ["a", "b"], "ansible_play_batch": ["a"]}, 2, "remove `serial`"),
+        ({"ansible_play_hosts": ["a", "b"], "ansible_play_batch": ["a", "b"]}, 2, "ANSIBLE_FORKS=2"),
+    ],
+)
+def test_ranks_that_would_wait_for_each_other_for_ever_are_refused(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, Any], ranks: int, words: str
+) -> None:
+    monkeypatch.setattr("ansible.context.CLIARGS", {"forks": 1})
+    action = object.__new__(ActionModule)
+    action._host, action._variables = "a", variables
+    with pytest.raises(AnsibleActionFail, match=words):
+        action.act({"ranks": ranks, "state": "serving"})
