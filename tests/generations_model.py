@@ -29,6 +29,7 @@ from ansible_collections.headfirst.serving.plugins.modules import container_gene
 from ansible_collections.headfirst.serving.plugins.modules.container_generations import Generations
 from ansible_collections.headfirst.serving.plugins.plugin_utils import rollout_steps, service_change
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rollout_steps import HostSteps
+from docker.errors import APIError
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.control.ownership import lease, requests
 from headfirst.control.ownership.holder import new_lock
@@ -131,7 +132,8 @@ class Host:
     def remove(self, image: str) -> None:
         """Remove an image."""
         self.call()
-        assert image not in [one.generation for one in self.found], "Docker refuses an image in use"
+        if image in [one.generation for one in self.found]:
+            raise APIError("a container uses it", response=mock.Mock(status_code=409))
 
     def call(self) -> None:
         """One call to Docker."""

@@ -172,7 +172,7 @@ class Role:
         if state.get("digest") and state["answers"] and state[identity] == choice["digest"] and own <= files:
             return ""
         others = set() if self.parts else own ^ choice["first"]["files"].items()
-        names = sorted({name for name, _ in (own - files) | others} | set(state.get("changed", [])))
+        names = sorted({name for name, _digest in (own - files) | others} | set(state.get("changed", [])))
         return (
             f"{self.served_dir} on {self.host} is not what the others serve. Files that differ: "
             f"{', '.join(names) or 'all of them'}. Remove them on {self.host} and run again."

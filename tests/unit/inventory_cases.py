@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 MODEL = "\n[all:vars]\nmodel=org/model\n"
@@ -245,13 +246,13 @@ READ: dict[str, Read] = {
         "ansible_user=ops ansible_port=2222 ansible_ssh_private_key_file=/k",
         login__user="ops",
         login__port=2222,
-        login__private_key="/k",
+        login__private_key=Path("/k"),
     ),
     "older names": host_is(
         "ansible_ssh_user=ops ansible_ssh_port=2222 ansible_private_key_file=/k",
         login__user="ops",
         login__port=2222,
-        login__private_key="/k",
+        login__private_key=Path("/k"),
     ),
     "nothing: ssh decides": host_is("", login__user=None, login__port=None, login__private_key=None),
     "a password": host_is("ansible_password=s3cret", login__password="s3cret"),
@@ -562,7 +563,7 @@ REFUSED: dict[str, Refused] = {
     ),
     "no model": Refused({"hosts.ini": TWO}, "no model is named", "hosts.ini", "deploy models INVENTORY"),
     "a relative model folder": Refused(
-        ini(TWO, "model_source=path\n"), "not an absolute path", "hosts.ini:8", "folder on the head"
+        ini(TWO, "model_source=path\n"), "has no model org/model", "hosts.ini:8", "folder on the head"
     ),
     "a limit of no host": Refused(ini(TWO), "--limit nothing", "", "n1, n2", limit="nothing"),
     "a limit of another group": Refused(

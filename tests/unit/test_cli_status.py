@@ -75,7 +75,7 @@ JSON_ALONE = {
     "RankStatus": {"health", "restarts", "exit_code", "image_id", "gpus"},
     "WebuiStatus": LINE,
     "RouterStatus": LINE | {"state"},
-    "Load": {"requests_per_s", "first_token_s"},
+    "EngineLoad": {"requests_per_s", "first_token_s"},
     "Supervision": {"start_seconds"},
 }
 OTHERS = {bool: False, int: 43, float: 43.0, str: "other", list: []}

@@ -40,7 +40,7 @@ def prepared(folder: Path, *settings: str) -> Prepared:
 def as_ansible_reads(folder: Path, cluster: Cluster, variables: HostVars) -> dict[str, Any]:
     """The variables of the head, after the file that carries them."""
     path = folder / "plan.yml"
-    inventory.write(path, cluster, variables, None)
+    inventory.write(path, cluster, variables, {})
     loaded: dict[str, Any] = DataLoader().load_from_file(str(path))["all"]["hosts"]["node1"]
     return loaded
 

@@ -12,6 +12,8 @@ def test_no_history_mixes_versions() -> None:
     assert happened["returned"]
     assert happened["lost locks"]
     assert happened["replaced"]
+    assert happened["renamed"]
+    assert happened["came back"], "no change failed while something served"
 
 
 def test_a_rollback_that_is_killed_at_any_step_goes_on() -> None:

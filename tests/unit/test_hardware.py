@@ -56,7 +56,7 @@ def without_rdma(made: Cluster) -> Cluster:
 
 def groups(made: Cluster, tmp_path: Path) -> dict[str, list[str]]:
     """Hosts by group, as the playbooks will see them."""
-    inventory.write(tmp_path / "plan.yml", made, hardware_vars(made, planned(made, _described())), None)
+    inventory.write(tmp_path / "plan.yml", made, hardware_vars(made, planned(made, _described())), {})
     children = yaml.safe_load((tmp_path / "plan.yml").read_text())["all"]["children"]
     return {name: list(group["hosts"]) for name, group in children.items()}
 

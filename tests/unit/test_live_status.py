@@ -82,11 +82,11 @@ def test_else_the_model_is_asked_with_the_key(monkeypatch: pytest.MonkeyPatch) -
     [
         ("/health", (503, None), "/health answers 503: it is starting, or it hangs"),
         ("/v1/models", (401, None), "/v1/models answers 401"),
-        ("/v1/embeddings", (500, None), "/v1/embeddings answers 500"),
+        ("/v1/embeddings", (500, None), "/v1/embeddings: HTTP 500"),
         (
             "/v1/embeddings",
             (200, {"data": []}),
-            "the answer to /v1/embeddings has nothing at data.0.embedding",
+            "/v1/embeddings: the answer has nothing at data.0.embedding",
         ),
     ],
 )

@@ -53,7 +53,15 @@ INTERNAL: dict[str, Any] = {
     **WAY,
 }
 # Arguments that a specification alone does not describe.
-GIVEN: dict[str, Any] = {"weights": {"step": "folders", "variables": variables()}}
+GIVEN: dict[str, Any] = {
+    "rollout": {
+        "name": "headfirst-page",
+        "record": {"url": "http://h"},
+        "fingerprint": "f",
+        "ready_timeout": 1,
+    },
+    "weights": {"step": "folders", "variables": variables()},
+}
 GENERATION = "0" * 12  # all patterns of specifications are those of generations
 SHELL = [
     f"state ended\nexit success exited 0\nresult {json.dumps(INTERNAL)}\n",

@@ -122,7 +122,7 @@ def test_the_login_is_this_user_whoever_the_inventory_names(tmp_path: Path) -> N
 
 def test_a_run_reaches_it_by_our_connection(tmp_path: Path) -> None:
     path = tmp_path / "generated.yml"
-    generated.write(path, cluster(tmp_path, "localhost", "[workers]", "n ansible_host=192.0.2.8"), {}, None)
+    generated.write(path, cluster(tmp_path, "localhost", "[workers]", "n ansible_host=192.0.2.8"), {}, {})
     assert path.read_text().count("ansible_connection: headfirst.serving.this_machine") == 1
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import BaseModel
 
-from headfirst.collection import collection_root
+from headfirst.collection import collection_root, role_packages
 from headfirst.control.inventory.decided import DECIDED
 from headfirst.decide.cluster.settings import ClusterSettings, HostSettings, ServiceSettings
 
@@ -74,10 +74,9 @@ def role_options() -> dict[str, dict[str, Any]]:
                     "description": option.get("description", ""),
                     "spec": {key: option[key] for key in _CHECKED if key in option},
                 }
-        if (source := f"{role.name}_source") in options and (role / "vars" / "main.yml").is_file():
-            variables = _yaml(role / "vars" / "main.yml")
-            if named := variables.get(f"__{role.name}_repositories"):
-                options[source]["sources"] = ["distribution", *named]
+        packages = role_packages(role.name) if (role / "vars/main/packages.yml").is_file() else {}
+        if named := packages.get(f"__{role.name}_repositories"):
+            options[f"{role.name}_source"]["sources"] = ["distribution", *named]
     return options
 
 

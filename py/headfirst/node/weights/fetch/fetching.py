@@ -156,7 +156,7 @@ def fetch(request: Request, target: Path) -> tuple[Manifest, bool]:
 def _open(request: Request) -> Source:
     if request.source not in ON_NODES:
         raise InputError(f"nothing here fetches from {request.source!r}", hint=f"--from {'|'.join(ON_NODES)}")
-    module, _, name = ON_NODES[request.source].client.partition(":")
+    module, _colon, name = ON_NODES[request.source].client.partition(":")
     try:
         # Imported here because a node has at most the client that it needs.
         client: Callable[[str, str], Source] = getattr(import_module(f"{_CLIENTS}.{module}"), name)
