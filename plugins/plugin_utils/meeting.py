@@ -22,13 +22,17 @@ class Meeting:
         self.folder, self._hosts = folder, list(hosts)
         self._number = self._hosts.index(host)
         self._step = 0
-        self._controller = os.getppid()
+        self._ansible = os.getppid()
         folder.mkdir(mode=0o700, exist_ok=True)
         if (folder / f"{self._number}.left").exists():
             raise AnsibleActionFail("Hosts meet once in a task: remove its loop or its retries.")
 
     def exchange(self, value: Any) -> dict[str, Any]:
-        """Post what this host has to say; what all have said, by host. None of one that has left the task."""
+        """Post what this host has to say; what all have said, by host. None of one that has left the task.
+
+        AnsibleActionFail where Ansible was killed: its processes go on, and must take no further step.
+        """
+        self._require_ansible()
         self._step += 1
         self._post(f"{self._step}.{self._number}", value)
         found: dict[str, Any] = {}
@@ -37,14 +41,17 @@ class Meeting:
                 if host not in found and (path := self._path(number)) is not None:
                     found[host] = json.loads(path.read_text()) if path.suffix != ".left" else None
             if len(found) < len(self._hosts):
-                if os.getppid() != self._controller:
-                    raise AnsibleActionFail("Ansible has ended.")
+                self._require_ansible()
                 time.sleep(POLL_S)
         return {host: found[host] for host in self._hosts}
 
     def leave(self) -> None:
         """Wait for nobody any more, and let nobody wait for this host."""
         self._post(f"{self._number}.left", None)
+
+    def _require_ansible(self) -> None:
+        if os.getppid() != self._ansible:
+            raise AnsibleActionFail("Ansible has ended.")
 
     def _path(self, number: int) -> Path | None:
         # In this order: a host posts its last step before it leaves.

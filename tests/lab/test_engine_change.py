@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -247,11 +248,11 @@ def test_a_limited_play_is_refused(service: Service) -> None:
     assert service.answer("sk-one") == "one"
 
 
-# Before, amid and after the change of names; tests/unit/test_container_generations.py has every step.
+# What the rollout reports before, amid and after the stop; tests/generations_model.py has every step.
 STEPS = (
-    pytest.param("Create the container beside", marks=pytest.mark.slow),
-    "Give the name",
-    pytest.param("Wait until", marks=pytest.mark.slow),
+    pytest.param("creating the container", marks=pytest.mark.slow),
+    "stopping",
+    pytest.param("waiting until it serves", marks=pytest.mark.slow),
 )
 
 
@@ -259,12 +260,13 @@ STEPS = (
 def test_a_run_killed_at_any_step_is_taken_up(service: Service, step: str) -> None:
     given = json.dumps({"says": "two", "key": "sk-two"})
     command = [str(BIN / "ansible-playbook"), "-i", "hosts.ini", "play.yml", "-e", given]
-    env = os.environ | {"ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, cwd=service.folder, env=env, text=True, stdout=subprocess.PIPE) as run:
-        assert run.stdout
-        for line in run.stdout:
-            if step in line:
-                break
+    progress = service.folder / "progress"
+    progress.write_text("")
+    env = os.environ | {"HEADFIRST_PROGRESS": str(progress)}
+    with subprocess.Popen(command, cwd=service.folder, env=env, stdout=subprocess.DEVNULL) as run:
+        while step not in progress.read_text():
+            assert run.poll() is None, "it ended without the step"
+            time.sleep(0.05)
         run.kill()
     service.works(says="two", key="sk-two")
     assert service.answer("sk-two") == "two"

@@ -61,3 +61,11 @@ def test_a_task_with_a_loop_is_refused(tmp_path: Path) -> None:
     Meeting(tmp_path / "m", "node1", HOSTS).leave()
     with pytest.raises(AnsibleActionFail, match="remove its loop"):
         Meeting(tmp_path / "m", "node1", HOSTS)
+
+
+def test_no_step_follows_ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    meeting = Meeting(tmp_path / "m", "node1", ["node1"])
+    assert meeting.exchange("one") == {"node1": "one"}
+    monkeypatch.setattr("os.getppid", lambda: 1)
+    with pytest.raises(AnsibleActionFail, match="Ansible has ended"):
+        meeting.exchange("two")
