@@ -54,7 +54,7 @@ PLAY = """
 # Of a member that is not the head.
 BRING = {
     "__weights_variables": variables(address="192.0.2.2", members=["192.0.2.1", "192.0.2.2"], command="true"),
-    "__weights": "{{ __weights_decided.decision }}",
+    "__weights_decision": "{{ __weights_decided.decision }}",
     "__weights_secrets": {},
     "__weights_all_began": True,
     "weights_job_timeout": 60,
