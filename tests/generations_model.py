@@ -23,6 +23,7 @@ from unittest import mock
 
 import histories
 from ansible.errors import AnsibleActionFail
+from ansible_collections.headfirst.serving.plugins.action.rollout import ActionModule
 from ansible_collections.headfirst.serving.plugins.module_utils import container_spec, rollout
 from ansible_collections.headfirst.serving.plugins.module_utils.container_runtime import Docker
 from ansible_collections.headfirst.serving.plugins.modules import container_generations, container_watch
@@ -57,6 +58,11 @@ RUN: dict[str, Any] = {
     "wait_s": st.sampled_from([0.0, 130.0, 601.0, 601.0]),
 }
 SCRIPT = Path(requests.__file__).with_name("node_script.py")
+
+
+def with_defaults(**options: Any) -> dict[str, Any]:
+    """Options of the module `rollout`, with the defaults of those that are left out."""
+    return {name: option.get("default") for name, option in (ActionModule.ARGUMENTS or {}).items()} | options
 
 
 class Killed(BaseException):
@@ -408,7 +414,7 @@ class Run:
         for host in steps.values():
             yield
             host.read()
-        course = rollout.carry_out(ranks, change, set(), prepare_alone=False)
+        course = rollout.carry_out(ranks, change, set(), until_stop=False)
         try:
             step = next(course)
             while True:
@@ -437,24 +443,18 @@ class Run:
         """What a host does, with the options of a service without a supervisor."""
         host, names = rank["host"], self.world.names
         planned = [names[other] for other in self.world.all_replicas if host in self.world.hosts_of(other)]
-        args = {
-            **dict.fromkeys(("rollback", "engine_log", "supervisor", "proofs", "backup", "title")),
-            "name": names[replica],
-            "state": "serving",
-            "rank": rank["rank"],
-            "ranks": len(ranks),
-            "fingerprint": "",
-            "record": {"url": f"http://{replica}"},
-            "replicas": len(REPLICAS),
-            "family": "engine",
-            "planned": [] if options.get("rollback") else planned,
-            "is_last": names[replica] == planned[-1],
-            "path": "/health",
-            "ready_timeout": 1,
-            "stop_timeout": 1,
-            "drain_timeout": 1,
+        args = with_defaults(
+            name=names[replica],
+            rank=rank["rank"],
+            ranks=len(ranks),
+            record={"url": f"http://{replica}"},
+            replicas=len(REPLICAS),
+            family="engine",
+            planned=[] if options.get("rollback") else planned,
+            is_last=names[replica] == planned[-1],
+            ready_timeout=1,
             **options,
-        }
+        )
         ask = self.world.hosts[host].ask
         return HostSteps(args, host, ask, lambda *_: {"rc": 0, "stderr": ""}, Path("board"), check=False)
 

@@ -112,14 +112,16 @@ class ActionModule(GatedAction):
         result = {key: change[key] for key in ("generation", "restart", "running")}
         if not change["generation"]:
             return result
-        alone = self._args["state"] == "prepared"
-        ended = self._follow(rollout.carry_out(ranks, change, self._steps.parts, prepare_alone=alone), change)
-        if (ended.failure or not alone) and self._connection_error is None:
+        until_stop = self._args["state"] == "prepared"
+        course = rollout.carry_out(ranks, change, self._steps.parts, until_stop=until_stop)
+        ended = self._follow(course, change)
+        waits = until_stop and change["restart"] and not ended.failure
+        if not waits and self._connection_error is None:
             self._steps.release()
         if ended.failure:
             together = self._args["ranks"] > 0
             self._fail(rollout_report.failure(self._args["name"], change, ended, together=together))
-        if not alone:
+        if not waits:
             self._require(self._together(self._steps.retire))
         return result
 

@@ -88,8 +88,8 @@ def head_first(ranks: t.Iterable[Rank], number: t.Callable[[Rank], int]) -> t.Li
     return [group for group in groups if group]
 
 
-def carry_out(ranks: Ranks, change: Change, parts: t.Container[str], *, prepare_alone: bool) -> Course:
-    """The whole rollout; with `prepare_alone` the steps before the first stop.
+def carry_out(ranks: Ranks, change: Change, parts: t.Container[str], *, until_stop: bool) -> Course:
+    """The whole rollout; with `until_stop` the steps before the first stop, where one is to come.
 
     `parts`: which of supervisor, proofs and backup the service has.
     """
@@ -100,7 +100,7 @@ def carry_out(ranks: Ranks, change: Change, parts: t.Container[str], *, prepare_
             return Ended(_text(outcome))
         if step.do == "announce":
             beside = outcome.answers
-    if prepare_alone:
+    if until_stop and change["restart"]:
         return Ended()
     ranks = [{**rank, "beside": beside.get(rank["host"], [])} for rank in ranks]
     for step in run(ranks, change, parts):

@@ -23,7 +23,8 @@ options:
   state:
     description:
       - V(serving) does all steps.
-      - V(prepared) does those before the first stop, and returns what the others will interrupt.
+      - V(prepared) does those before the first stop, and returns what the others will interrupt. Where
+        nothing is to stop it does all of them.
       - V(absent) stops and removes all generations, rank 0 first.
     type: str
     choices: [prepared, serving, absent]
@@ -157,7 +158,10 @@ generation:
   description: The generation that serves; empty where a rollback has none to return to.
   type: str
   returned: success, but for V(absent)
-restart: {description: Its ranks are started., type: bool, returned: "success, but for V(absent)"}
+restart:
+  description: Its ranks are started; V(prepared) leaves that to V(serving).
+  type: bool
+  returned: success, but for V(absent)
 running: {description: A rank ran before., type: bool, returned: "success, but for V(absent)"}
 headfirst_findings:
   description: Warnings, each with C(id), C(severity), C(what) and C(fix).

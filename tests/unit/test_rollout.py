@@ -18,7 +18,7 @@ from ansible_collections.headfirst.serving.plugins.action.rollout import PROOFS,
 from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
 from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rollout_steps import BACKUP, WATCH
-from generations_model import Container, Host, Killed, World
+from generations_model import Container, Host, Killed, World, with_defaults
 
 NAME = "headfirst-page"
 SPEC = json.dumps({"restart_policy": "unless-stopped"})
@@ -70,9 +70,7 @@ class Node:
 def roll(node: Node, fingerprint: str, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
     """One run of the action to the container with a fingerprint."""
     labels = {"fingerprint": fingerprint, "replica": "page"}
-    options = {name: option.get("default") for name, option in ActionModule.ARGUMENTS.items()}  # type: ignore[union-attr]
     given = {
-        **options,
         "name": NAME,
         "title": "The page",
         "spec": {"labels": labels, "restart_policy": "unless-stopped"},
@@ -93,7 +91,7 @@ def roll(node: Node, fingerprint: str, *, check: bool = False, **arguments: Any)
         return node.ask(module, module_args, check)
 
     action._execute_module = execute
-    return action.act(given)
+    return action.act(with_defaults(**given))
 
 
 def serves(node: Node) -> str:

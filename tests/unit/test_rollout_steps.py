@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.headfirst.serving.plugins.action.rollout import ActionModule
 from ansible_collections.headfirst.serving.plugins.module_utils import rollout
 from ansible_collections.headfirst.serving.plugins.module_utils.rollout import Step
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rollout_steps import HostSteps
+from generations_model import with_defaults
 
 ALL = {"supervisor", "proofs", "backup"}
 
@@ -140,21 +140,29 @@ def follow(course: rollout.Course, **failing: str) -> tuple[list[str], rollout.E
         return taken, ended.value
 
 
+def test_what_runs_as_planned_is_done_with_before_a_stop_would_come() -> None:
+    same = change("node0", "node1", restart=False, fallback="")
+    taken, ended = follow(rollout.carry_out(RANKS, same, set(), until_stop=True))
+    assert (taken, ended) == (["record new", "create new", "wait new", "keep new"], rollout.Ended())
+    taken, ended = follow(rollout.carry_out(RANKS, BOTH, set(), until_stop=True))
+    assert (taken, ended) == (["record new", "create new", "announce new"], rollout.Ended())
+
+
 def test_a_failure_before_the_first_stop_changes_nothing() -> None:
-    taken, ended = follow(rollout.carry_out(RANKS, BOTH, ALL, prepare_alone=False), create_new="No image.")
+    taken, ended = follow(rollout.carry_out(RANKS, BOTH, ALL, until_stop=False), create_new="No image.")
     assert taken == ["record new", "create new"]
     assert ended == rollout.Ended("No image.")
 
 
 def test_where_none_serves_all_are_stopped_again() -> None:
-    course = rollout.carry_out(RANKS, BOTH, set(), prepare_alone=False)
+    course = rollout.carry_out(RANKS, BOTH, set(), until_stop=False)
     taken, ended = follow(course, wait_new="It ended.", wait_old="It ended, too.")
     assert taken[-3:] == ["wait old", "stop", "stop"]
     assert (ended.failure, ended.returned, ended.again) == ("It ended.", True, "It ended, too.")
 
 
 def test_a_rank_that_cannot_be_stopped_is_reported_and_keeps_no_other_one() -> None:
-    course = rollout.carry_out(RANKS, BOTH, set(), prepare_alone=False)
+    course = rollout.carry_out(RANKS, BOTH, set(), until_stop=False)
     taken, ended = follow(course, wait_new="It ended.", stop_="Docker hangs.")
     assert taken == [
         *("record new", "create new", "announce new", "stop", "stop", "stop"),
@@ -171,17 +179,9 @@ class Host:
         self.commands: list[str] = []
 
     def steps(self, **options: Any) -> HostSteps:
-        defaults = {name: option.get("default") for name, option in ActionModule.ARGUMENTS.items()}  # type: ignore[union-attr]
-        given = {
-            "name": "headfirst-engine",
-            "state": "prepared",
-            "supervisor": "/bin/s",
-            "ranks": 1,
-            **options,
-        }
-        return HostSteps(
-            {**defaults, **given}, "node0", lambda *_: {"beside": []}, self.shell, Path("board"), check=False
-        )
+        given = {"name": "headfirst-engine", "state": "prepared", "supervisor": "/bin/s", "ranks": 1}
+        args = with_defaults(**(given | options))
+        return HostSteps(args, "node0", lambda *_: {"beside": []}, self.shell, Path("board"), check=False)
 
     def shell(self, command: str, data: bytes) -> dict[str, Any]:
         self.commands.append(command)
