@@ -12,7 +12,7 @@ from pathlib import Path
 FOLDER = "/etc/headfirst"
 
 
-def path(name: str, generation: str, folder: str = FOLDER) -> Path:
+def path(name: str, generation: str, folder: t.Union[str, Path] = FOLDER) -> Path:
     """Where the record of a generation is."""
     return Path(folder) / name / (generation + ".json")
 

@@ -302,7 +302,8 @@ class Generations:
         """The GPUs of a container and its address."""
         spec = json.loads(container.labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
         devices = [*spec.get("devices", []), *container_spec.cdi_devices(spec.get("gpus") or "")]
-        url = generation_records.read(self._records / name / (_generation(container) + ".json")).get("url")
+        record = generation_records.path(name, _generation(container), self._records)
+        url = generation_records.read(record).get("url")
         return {device for device in devices if device.startswith(_GPU)} | ({url} if url else set())
 
     def _is_planned(self, generation: str, version: str) -> bool:
@@ -350,7 +351,7 @@ class Generations:
                 raise
 
     def _path(self, generation: str) -> Path:
-        return self._folder / (generation + ".json")
+        return generation_records.path(self._name, generation, self._records)
 
     def _record(self, generation: str) -> Result:
         return generation_records.read(self._path(generation))

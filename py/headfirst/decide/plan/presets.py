@@ -21,7 +21,7 @@ from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan.sizing import ways
-from headfirst.decide.plan.sizing.fit import memory
+from headfirst.decide.plan.sizing.fit import CERTAIN, memory
 from headfirst.decide.plan.types import ChosenArgument
 
 
@@ -222,7 +222,6 @@ def _has(need: Need, situation: Situation, layout: Layout) -> bool:
 
 
 GENERATING: tuple[Task, ...] = ("chat", "vision")
-_CERTAIN = 2  # the highest that Memory.certainty is
 _TITLES: Mapping[Purpose, str] = {
     "reasoning": "reasoning parser",
     "tools": "parser of tool calls",
@@ -304,7 +303,7 @@ def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) ->
     if problems:
         return "; ".join(problems)
     certainty = _certainty(situation, [*before, *new])
-    if certainty < _CERTAIN and certainty < _certainty(situation, before):
+    if certainty < CERTAIN and certainty < _certainty(situation, before):
         return "the model would not fit into the memory of the GPUs with it"
     return None
 
@@ -312,7 +311,7 @@ def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) ->
 def _certainty(situation: Situation, chosen: Sequence[str]) -> int:
     """That of the memory; the highest where it is not known."""
     if situation.gpu is None:
-        return _CERTAIN
+        return CERTAIN
     engine, layout = situation.engine, situation.layout
     values = engine.check_arguments([*chosen, *situation.user_arguments]).values
     effective = engine.layout(layout.tensor, layout.pipeline, values)

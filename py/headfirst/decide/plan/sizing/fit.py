@@ -23,6 +23,7 @@ from headfirst.decide.model.parameters import Split, Tensor, tensors
 from headfirst.decide.plan.types import Fit
 
 GIB = 1 << 30
+CERTAIN = 2
 
 
 Problem = Literal["", "weights", "length", "requests"]
@@ -79,7 +80,7 @@ class Memory:
 
     @property
     def certainty(self) -> int:
-        """2 where the engine starts by every estimate, 1 where it may, 0 where it ends."""
+        """CERTAIN where the engine starts by every estimate, 1 where it may, 0 where it ends."""
         return self.fits + (not self.problem)
 
 
