@@ -32,7 +32,7 @@ Answer = dict[str, Any]
 
 
 class HostSteps:
-    """The steps on one host; `do` is the only way in. `args` are the options of the module `rollout`."""
+    """What one host does; `args` are the options of the module `rollout`."""
 
     def __init__(
         self,
@@ -214,17 +214,19 @@ class HostSteps:
 
     def _revive(self, name: str) -> dict[str, bool]:
         """Start what was stopped again; whether it serves, where its head is here."""
-        is_head = self._do(GENERATIONS, name=name)["current"].get("rank", 0) == 0
+        seen = self._do(GENERATIONS, name=name)
+        is_head = seen["current"].get("rank", 0) == 0
         # The supervisor of a replica's head starts the ranks on other hosts with it.
         if is_head or not self._args["supervisor"]:
             self._do(CONTAINER, name=name, state="started")
         self._do(CONTAINER, name=name, state="kept")
         self._supervisor("release", name, by_run=True)
+        url = seen["generations"].get(seen["current"]["generation"], {}).get("url")
         end = time.monotonic() + self._args["ready_timeout"]
-        while is_head and not self._check:
-            seen = self._do(WATCH, name=name, recorded=True, path=self._args["path"], seconds=_WATCH_S)
-            if seen["ready"] or time.monotonic() > end:
-                return {name: seen["ready"]}
+        while is_head and url and not self._check:
+            watched = self._do(WATCH, name=name, recorded=True, path=self._args["path"], seconds=_WATCH_S)
+            if watched["ready"] or time.monotonic() > end:
+                return {name: watched["ready"]}
         return {}
 
     def _remove_step(self, step: Step) -> None:
