@@ -95,6 +95,8 @@ def change(ranks: Ranks, replicas: int = 1, standbys: Sequence[str] = ()) -> dic
     # What all ranks run now comes first, also where another generation was started after it.
     others = [generation for generation in worked if generation != planned]
     others.sort(key=lambda generation: running != {generation})
+    # Where none has worked: what runs since a run that was killed before it saw it serve.
+    others = others or [generation for generation in _complete(ranks) if running == {generation} != {planned}]
     # A generation that worked and only has to be started again is no change that could be undone.
     same = planned in worked and all(current["generation"] in (planned, "") for current in currents)
     # What runs may have ranks on other hosts, too: then the return is to that, and no change of these ranks.

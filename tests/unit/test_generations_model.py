@@ -6,7 +6,7 @@ from generations_model import END, GenerationsModel, happened, run_histories
 
 
 def test_no_history_mixes_versions() -> None:
-    """The same ones each time."""
+    """Numbered ones; which history a number is, depends on the modules that are loaded (Hypothesis)."""
     run_histories(20, range(6))
     assert happened["steps"] >= 10_000
     assert happened["returned"]

@@ -73,8 +73,10 @@ OWN = hashlib.sha256(json.dumps([[0, "new"], [1, "new"]]).encode()).hexdigest()[
         ([rank(0, OLD, old=5.0), rank(1, OLD, old=0)], True, OLD),
         # A new host takes no part in the old version.
         ([*both(OLD, old=5.0), rank(2)], True, OLD),
-        # It never served; a host lost its container; a rank is there twice.
-        (both(OLD, old=0), True, ""),
+        # It runs, and the run that started it was killed before it served; it never served.
+        (both(OLD, old=0), True, OLD),
+        (both(OLD, running=False, old=0), True, ""),
+        # A host lost its container; a rank is there twice.
         ([rank(0, OLD, old=5.0), rank(1)], True, ""),
         ([{**rank(1, OLD, old=5.0, older=3.0), "rank": number} for number in (0, 1)], True, ""),
     ],
