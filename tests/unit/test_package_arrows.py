@@ -108,7 +108,8 @@ EXTRAS: dict[str, tuple[tuple[str, ...], dict[str, set[str]]]] = {
             "control.deployment.verbs.up": {"control.deployment.lab_nodes"},
             "control.deployment.verbs.bundle": {"control.images.archive"},
             # The model of a demo is described by its own files: demo.checkpoint.
-            "control.deployment.prepare": {"control.deployment.lab_nodes", "control.demo"},
+            "control.deployment.checkpoints": {"control.deployment.lab_nodes", "control.demo"},
+            "control.deployment.prepare": {"control.deployment.lab_nodes"},
         },
     ),
 }

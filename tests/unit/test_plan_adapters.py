@@ -497,7 +497,7 @@ def on_the_head(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> list[str]:
 
     monkeypatch.setattr(head_folder, "ssh", ssh)
     monkeypatch.setattr(head_folder, "run_privileged", run)
-    monkeypatch.setattr("headfirst.control.deployment.prepare.host_access", lambda _: {"n1": _Head()})
+    monkeypatch.setattr("headfirst.control.deployment.checkpoints.host_access", lambda _: {"n1": _Head()})
     monkeypatch.setattr("headfirst.control.deployment.hosts.probe.lacks_facts", lambda _: False)
     return folders
 

@@ -233,7 +233,7 @@ def test_a_folder_on_the_head_is_read_by_a_probe(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(head_folder, "describe_on_head", describe_on_head)
-    monkeypatch.setattr("headfirst.control.deployment.prepare.host_access", lambda _: {"n1": "n1"})
+    monkeypatch.setattr("headfirst.control.deployment.checkpoints.host_access", lambda _: {"n1": "n1"})
     monkeypatch.setattr("headfirst.control.deployment.hosts.probe.lacks_facts", lambda _: False)
     path = written(tmp_path, "draft_model=/srv/draft")
     with pytest.raises(InputError, match="its kind is not known") as error:

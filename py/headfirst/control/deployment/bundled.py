@@ -82,10 +82,13 @@ class Bundled:
             services=tuple(self._service(service) for service in cluster.services),
         )
 
-    def checkpoint(self, service: Service) -> Checkpoint | None:
-        """The description of the model, as it was when the bundle was made; None where the demo is served."""
-        model = self._needs.models.get(service.name or "")
-        return model.checkpoint.model_copy(update={"id": service.model_id}) if model else None
+    def checkpoints(self, cluster: Cluster) -> dict[str | None, Checkpoint]:
+        """The models by service, as they were when the bundle was made; the demo is in none."""
+        return {
+            service.name: model.checkpoint.model_copy(update={"id": service.model_id})
+            for service in cluster.services
+            if (model := self._needs.models.get(service.name or ""))
+        }
 
     def refuse(self, cluster: Cluster, plan: Plan, hosts: HostSystems | None = None) -> None:
         """NotReadyError with all that the plan needs and the bundle lacks, and the command that makes one.
