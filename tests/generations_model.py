@@ -205,7 +205,7 @@ class World:
         self.members = {replica: list(hosts) for replica, hosts in REPLICAS.items()}
         self.names = {replica: replica for replica in [*REPLICAS, MORE]}  # of their containers
         self.has_more = False
-        self.spare = "spare"
+        self.spares = ["spare"]
         self.version = 0  # that of the inventory
         self.planned: dict[str, dict[str, list[str]]] = {}  # every version that `up` was to bring
         self.served: set[tuple[str, str]] = set()  # version and replica
@@ -321,7 +321,7 @@ class Run:
     def up(self) -> Iterator[None]:
         """The stages `serve` of all replicas, then `prune`."""
         world, version = self.world, self.world.version
-        name = " ".join([f"v{version} of", *(hosts[0] for hosts in world.members.values())])
+        name = " ".join([f"v{version} of", *(f"{len(hosts)} {hosts[0]}" for hosts in world.members.values())])
         world.planned[name] = {
             replica: [world.spec(version, replica, rank)["labels"]["spec"] for rank in range(len(hosts))]
             for replica, hosts in world.members.items()
@@ -330,7 +330,8 @@ class Run:
             self.confirm()
             yield from self.serve(replica, version, name)
             yield
-            world.hosts[world.spare].generations(world.names[replica]).prune([])
+            for spare in world.spares:
+                world.hosts[spare].generations(world.names[replica]).prune([])
         self.confirm()
         yield
         states = [state for replica in REPLICAS for state in world.seen(replica)]
@@ -340,10 +341,10 @@ class Run:
                 world.hosts[host].generations(world.names[replica]).prune(keep)
         world.complete.append(name)
 
-    def replace(self, leaving: str, *, dead: bool) -> Iterator[None]:
+    def replace(self, leaving: str, *, dead: bool, resize: bool = False) -> Iterator[None]:
         """The host that leaves is stopped where it answers, then the inventory is changed, then `up`.
 
-        It becomes the spare, with all that it had if it was dead.
+        It becomes a spare, with all that it had if it was dead. With `resize` no host takes its place.
         """
         host = self.world.hosts[leaving]
         replica, hosts = next(one for one in self.world.members.items() if leaving in one[1])
@@ -359,8 +360,18 @@ class Run:
             host.generations(self.world.names[replica]).remove(0)
         yield
         self.confirm()
-        hosts[hosts.index(leaving)], self.world.spare = self.world.spare, leaving
-        happened["replaced"] += 1
+        at = hosts.index(leaving)
+        hosts[at : at + 1] = [] if resize else [self.world.spares.pop()]
+        self.world.spares.append(leaving)
+        happened["resized" if resize else "replaced"] += 1
+        yield from self.up()
+
+    def grow(self, replica: str) -> Iterator[None]:
+        """A spare becomes the last host of a replica, then `up`."""
+        self.confirm()
+        self.disturbed = True
+        self.world.complete.clear()
+        self.world.members[replica].append(self.world.spares.pop())
         yield from self.up()
 
     def rollback(self, chosen: list[str]) -> Iterator[None]:
@@ -523,8 +534,19 @@ class GenerationsModel(RuleBasedStateMachine):
         self.world.now += wait_s
         if run := self._begin(operator):
             self.interrupted = ""
-            leaving = [host for hosts in self.world.members.values() for host in hosts][place]
-            run.steps = run.replace(leaving, dead=dead)
+            hosts = [host for members in self.world.members.values() for host in members]
+            run.steps = run.replace(hosts[place % len(hosts)], dead=dead)
+        self.go(operator, steps, then)
+
+    @rule(dead=st.booleans(), **RUN)
+    def resize(self, operator: int, steps: int, then: str, wait_s: float, *, dead: bool) -> None:
+        """The last host of the first replica leaves it, or comes back."""
+        self.world.now += wait_s
+        if run := self._begin(operator):
+            self.interrupted = ""
+            hosts = self.world.members["engine-0"]
+            grows = len(hosts) < len(REPLICAS["engine-0"])
+            run.steps = run.grow("engine-0") if grows else run.replace(hosts[-1], dead=dead, resize=True)
         self.go(operator, steps, then)
 
     @rule(**RUN)

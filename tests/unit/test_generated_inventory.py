@@ -83,8 +83,8 @@ def cluster(tmp_path: Path) -> Cluster:
     return load([tmp_path / "cluster.ini"])
 
 
-def play(tmp_path: Path, planned: Path) -> subprocess.CompletedProcess[str]:
-    (tmp_path / "site.yml").write_text(PLAYBOOK)
+def play(tmp_path: Path, planned: Path, playbook: str = PLAYBOOK) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "site.yml").write_text(playbook)
     (tmp_path / "template.j2").write_text("{{ evil }}")
     command = [
         str(Path(sys.executable).parent / "ansible-playbook"),
@@ -109,11 +109,8 @@ def variables(tmp_path: Path, evil: str) -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize(
-    "template", ["{{{{ lookup('pipe', 'touch {mark}; echo ran') }}}}", "{{% set x = 1 %}}{mark}"]
-)
-def test_no_text_becomes_a_template(tmp_path: Path, cluster: Cluster, template: str) -> None:
-    evil = template.format(mark=tmp_path / "mark")
+def test_no_text_becomes_a_template(tmp_path: Path, cluster: Cluster) -> None:
+    evil = f"{{{{ lookup('pipe', 'touch {tmp_path / 'mark'}; echo ran') }}}}{{% set x = 1 %}}"
     planned = tmp_path / "plan.yml"
     inventory.write(planned, cluster, variables(tmp_path, evil), {})
     done = play(tmp_path, planned)
@@ -131,7 +128,7 @@ def test_the_same_text_unmarked_runs(tmp_path: Path, cluster: Cluster) -> None:
     planned = tmp_path / "plan.yml"
     inventory.write(planned, cluster, variables(tmp_path, evil), {})
     planned.write_text(planned.read_text().replace("!unsafe ", ""))
-    play(tmp_path, planned)
+    play(tmp_path, planned, playbook="- hosts: node1\n  gather_facts: false\n  tasks: [debug: {var: evil}]\n")
     assert (tmp_path / "mark").exists()
 
 

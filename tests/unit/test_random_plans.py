@@ -27,7 +27,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 _SETTINGS = settings(
-    max_examples=500, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=200, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

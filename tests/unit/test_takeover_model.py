@@ -6,6 +6,5 @@ from takeover_model import TakeoverModel, run_histories
 
 
 def test_no_takeover_does_harm() -> None:
-    """The same ones each time."""
-    assert run_histories(5, range(5)) >= 1000
-    assert TakeoverModel.takeovers > 100
+    assert run_histories(3, range(3)) >= 300
+    assert TakeoverModel.takeovers > 30
