@@ -116,13 +116,15 @@ class ActionModule(GatedAction):
         course = rollout.carry_out(ranks, change, self._steps.parts, until_stop=until_stop)
         ended = self._follow(course, change)
         waits = until_stop and change["restart"] and not ended.failure
-        if not waits and self._connection_error is None:
-            self._steps.release()
+        if waits:
+            return result
+        released = self._together(self._steps.release)
         if ended.failure:
+            ended = ended._replace(stuck=(*ended.stuck, *released.reasons.values()))
             together = self._args["ranks"] > 0
             self._fail(rollout_report.failure(self._args["name"], change, ended, together=together))
-        if not waits:
-            self._require(self._together(self._steps.retire))
+        self._require(released)
+        self._require(self._together(self._steps.retire))
         return result
 
     def _follow(self, course: rollout.Course, change: Change) -> rollout.Ended:

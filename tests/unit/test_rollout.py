@@ -17,7 +17,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.headfirst.serving.plugins.action.rollout import PROOFS, ActionModule
 from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
 from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
-from ansible_collections.headfirst.serving.plugins.plugin_utils.rollout_steps import BACKUP, WATCH
+from ansible_collections.headfirst.serving.plugins.plugin_utils.rollout_steps import BACKUP, WATCH, HostSteps
 from generations_model import Container, Host, Killed, World, with_defaults
 
 NAME = "headfirst-page"
@@ -185,6 +185,23 @@ def test_where_none_answers_the_message_names_both(node: Node) -> None:
     with pytest.raises(AnsibleActionFail, match="was started again and does not serve either") as raised:
         roll(node, "two")
     assert raised.value.message.endswith(f"docker logs {NAME}.{generation('two')}")
+
+
+def test_a_supervisor_that_cannot_be_resumed_hides_no_failure(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: object) -> None:
+        raise AnsibleActionFail("no room on the disk")
+
+    roll(node, "one")
+    monkeypatch.setattr(HostSteps, "release", fails)
+    with pytest.raises(AnsibleActionFail, match="no room on the disk"):
+        roll(node, "one")
+    node.broken = {"two"}
+    with pytest.raises(AnsibleActionFail, match="The page is not ready: it ended") as failed:
+        roll(node, "two")
+    assert "no room on the disk" in failed.value.message
+    assert "The version that served before serves again." in failed.value.message
 
 
 def test_a_proof_that_fails_on_what_runs_already_stops_it(node: Node) -> None:
