@@ -15,6 +15,13 @@ from ansible.errors import AnsibleActionFail
 POLL_S = 0.05
 
 
+def put(folder: Path, name: str, value: Any) -> None:
+    """Write JSON as a file of the folder, which no reader sees in part."""
+    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".", delete=False) as file:
+        json.dump(value, file)
+    Path(file.name).replace(folder / name)
+
+
 class Meeting:
     """A folder with one file a host and step, named STEP.HOST by numbers. Each host takes the same steps."""
 
@@ -34,7 +41,7 @@ class Meeting:
         """
         self._require_ansible()
         self._step += 1
-        self._post(f"{self._step}.{self._number}", value)
+        put(self.folder, f"{self._step}.{self._number}", value)
         found: dict[str, Any] = {}
         while len(found) < len(self._hosts):
             for number, host in enumerate(self._hosts):
@@ -47,7 +54,7 @@ class Meeting:
 
     def leave(self) -> None:
         """Wait for nobody any more, and let nobody wait for this host."""
-        self._post(f"{self._number}.left", None)
+        put(self.folder, f"{self._number}.left", None)
 
     def _require_ansible(self) -> None:
         if os.getppid() != self._ansible:
@@ -59,8 +66,3 @@ class Meeting:
         has_left = left.exists()
         said = self.folder / f"{self._step}.{number}"
         return said if said.exists() else left if has_left else None
-
-    def _post(self, name: str, value: Any) -> None:
-        with tempfile.NamedTemporaryFile("w", dir=self.folder, prefix=".", delete=False) as file:
-            json.dump(value, file)
-        Path(file.name).replace(self.folder / name)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Symptom, decisive
+from ansible_collections.headfirst.serving.plugins.plugin_utils.meeting import put
 
 # What a rank's waiter does next follows from its kind, and from the kinds of the other ranks.
 DIED, UNREACHABLE, ECHO, LATE, ALIVE, READY = range(6)
@@ -55,9 +55,7 @@ class RankBoard:
     def post(self, verdict: Verdict) -> None:
         """Put a rank's verdict on the board in place of its last one."""
         target = self._folder / f"{verdict.rank}.{verdict.kind}.json"
-        with tempfile.NamedTemporaryFile("w", dir=self._folder, prefix=".", delete=False) as file:
-            json.dump(asdict(verdict), file)
-        Path(file.name).replace(target)
+        put(self._folder, target.name, asdict(verdict))
         for old in self._folder.glob(f"{verdict.rank}.[0-9].json"):
             if old != target:
                 old.unlink()
