@@ -25,7 +25,8 @@ options:
       - V(current) gives O(name) to the container of O(generation), which must not run, and writes its files.
       - V(kept) records that O(generation), which is current, served; gives it the restart policy of its
         specification; and removes all generations that are not in O(keep).
-      - V(pruned) removes all generations that are not in O(keep), with their records. The current one stays.
+      - V(pruned) removes all generations that are not in O(keep), with their records and files. The
+        current one stays.
       - V(kept) and V(pruned) also remove the image of a removed generation, unless a container or a second
         name uses it.
       - V(adopted) gives O(name) what served of O(former), where O(former) is at O(url) and O(name)
@@ -276,27 +277,29 @@ class Generations:
                 changed = True
                 self._remove(container, 0)
                 self._remove_image(container.attrs["Image"])
-        for path in self._folder.glob("*.json"):
-            if path.stem not in keep and path.stem != current:
-                changed = True
-                self._unlink(path)
-        return {"changed": changed}
+        gone = {path for path in self._folder.glob("*.json") if path.stem not in (*keep, current)}
+        return {"changed": self._forget(gone) or changed}
 
     def remove(self, stop_timeout: int) -> Result:
         """Remove containers, records and files of all generations."""
-        paths = set(self._folder.glob("*.json"))
-        # What served under a former name is mounted with the files of that name.
-        names = [name for name in self._names if name != self._name]
-        others = [path for name in names for path in (self._records / name).glob("*.json")]
-        files = _files(paths) - _files(others)
-        present = [path for path in files | paths if path.exists()]
         for container in self._containers.values():
             self._remove(container, stop_timeout)
-        for path in present:
-            self._unlink(path)
+        changed = self._forget(set(self._folder.glob("*.json"))) or bool(self._containers)
         if self._folder.is_dir() and not self._check:
             self._folder.rmdir()
-        return {"changed": bool(self._containers or present)}
+        return {"changed": changed}
+
+    def _forget(self, records: t.Set[Path]) -> bool:
+        """Remove records, and their files that no other record names.
+
+        What served under a former name is mounted with the files of that name.
+        """
+        names = {self._name, *self._names}
+        others = {path for name in names for path in (self._records / name).glob("*.json")} - records
+        present = [path for path in [*(_files(records) - _files(others)), *records] if path.exists()]
+        for path in present:
+            self._unlink(path)
+        return bool(present)
 
     def _place(self, container: Container, name: str) -> t.Set[str]:
         """The GPUs of a container and its address."""

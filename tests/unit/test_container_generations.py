@@ -256,6 +256,16 @@ def test_a_removed_name_leaves_the_files_that_another_name_mounts(tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
+def test_the_files_of_a_pruned_generation_go_with_it(tmp_path: Path) -> None:
+    """A generation that was adopted has files of the former name."""
+    docker = two(tmp_path)
+    former = str(tmp_path / "former.yaml")
+    files = {**record(tmp_path, "key: new")["files"], former: "key: new"}
+    generations(docker, tmp_path).record("new", {**record(tmp_path, "key: new"), "files": files})
+    generations(docker, tmp_path).prune([])
+    assert {path.name for path in tmp_path.iterdir()} == {NAME, "engine.yaml"}
+
+
 def test_a_folder_that_docker_made_in_place_of_a_file_is_replaced(tmp_path: Path) -> None:
     docker = two(tmp_path)
     file = tmp_path / "engine.yaml"
