@@ -7,8 +7,8 @@ from pathlib import Path
 
 from headfirst.control.bundle import archive, manifest
 from headfirst.control.bundle.items import Item, hashes
-from headfirst.control.bundle.manifest import FORMAT, Contents, Image, Manifest
-from headfirst.control.bundle.needs import Needs, Packages
+from headfirst.control.bundle.manifest import FORMAT, BundleManifest, Contents, Image
+from headfirst.control.bundle.needs import BundleNeeds, Packages
 from headfirst.control.bundle.systems import System
 
 DEBIAN = System(id="debian", release="12")
@@ -18,14 +18,14 @@ def quiet(what: str, done: int, total: int) -> None:
     """Progress that nobody reads."""
 
 
-def needs(**changes: object) -> Needs:
+def needs(**changes: object) -> BundleNeeds:
     """What a service on CPUs needs."""
     own: dict[str, object] = {
         "headfirst": "0.1.0", "cluster": "lab", "engines": {"": "sglang 0.5.23"},
         "images": ("engine:1",), "models": {}, "systems": (DEBIAN,), "kernels": (),
         "packages": Packages(docker="distribution"),
     }  # fmt: skip
-    return Needs.model_validate(own | changes)
+    return BundleNeeds.model_validate(own | changes)
 
 
 def items(folder: Path, files: Mapping[str, bytes]) -> dict[str, Item]:
@@ -41,10 +41,10 @@ def items(folder: Path, files: Mapping[str, bytes]) -> dict[str, Item]:
 
 def manifest_of(
     found: Mapping[str, Item],
-    older: Manifest | None = None,
+    older: BundleManifest | None = None,
     images: tuple[Image, ...] = (),
     cluster: str = "lab",
-) -> Manifest:
+) -> BundleManifest:
     """The manifest of a bundle of these items; what `older` has is not carried."""
     digests = hashes(found, quiet)
     held = {file.sha256 for file in older.files.values()} if older else set()
@@ -66,10 +66,10 @@ def write(
     target: Path,
     files: Mapping[str, bytes],
     *,
-    older: Manifest | None = None,
+    older: BundleManifest | None = None,
     signature: bytes = b"",
     cluster: str = "lab",
-) -> Manifest:
+) -> BundleManifest:
     """A bundle of these files at `target`; its manifest."""
     found = items(target.parent / f"{target.name}-files", files)
     made = manifest_of(found, older, cluster=cluster)

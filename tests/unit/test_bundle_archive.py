@@ -13,12 +13,12 @@ from bundles import items, manifest_of, quiet, write
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.bundle import archive, images, manifest
-from headfirst.control.bundle.manifest import CONTENTS, SUMS, Manifest
+from headfirst.control.bundle.manifest import CONTENTS, SUMS, BundleManifest
 
 FILES = {"apt/debian-12/a.deb": b"package" * 1000, "models/m/x": b"", "wheels/3.11/w.whl": b"wheel"}
 
 
-def proven(path: Path, expected: Manifest | None = None) -> Manifest:
+def proven(path: Path, expected: BundleManifest | None = None) -> BundleManifest:
     """Read the bundle as a closed network does, and keep nothing."""
     found = archive.read_head(path)[0]
     archive.unpack(path, expected or found, lambda name, file: None, quiet)

@@ -12,28 +12,28 @@ from bundles import items, manifest_of, quiet, write
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.bundle import archive, images
-from headfirst.control.bundle.manifest import Image, Manifest
-from headfirst.control.bundle.store import Store, opened
+from headfirst.control.bundle.manifest import BundleManifest, Image
+from headfirst.control.bundle.store import BundleStore, opened
 from headfirst.control.images import archive as image_archive
-from headfirst.control.images.archive import Member, write_layer
+from headfirst.control.images.archive import LayerFile, write_layer
 
 OLD = {"apt/debian-12/a.deb": b"package", "images/layers/1.tar": b"layer"}
 NEW = {**OLD, "images/layers/2.tar": b"another layer"}
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+def store(tmp_path: Path) -> BundleStore:
+    return BundleStore(tmp_path / "store")
 
 
-def take(store: Store, path: Path) -> None:
+def take(store: BundleStore, path: Path) -> None:
     with store.only_one():
         bundle = opened(path, None)
         store.take(bundle, quiet)
         store.prove_earlier(bundle, quiet)
 
 
-def use(store: Store, path: Path) -> Manifest:
+def use(store: BundleStore, path: Path) -> BundleManifest:
     """What `deploy up --bundle` leaves of a bundle: its files, and the folders and archives made of them."""
     take(store, path)
     manifest = opened(path, None).manifest
@@ -50,7 +50,7 @@ def blobs(tmp_path: Path) -> set[bytes]:
     return {path.read_bytes() for path in (tmp_path / "store/files").iterdir()}
 
 
-def test_a_difference_carries_only_what_is_new(tmp_path: Path, store: Store) -> None:
+def test_a_difference_carries_only_what_is_new(tmp_path: Path, store: BundleStore) -> None:
     older = write(tmp_path / "old.tar", OLD)
     newer = write(tmp_path / "new.tar", NEW, older=older)
     assert set(newer.carried) == {"images/layers/2.tar"} and newer.what.since == older.id
@@ -62,7 +62,7 @@ def test_a_difference_carries_only_what_is_new(tmp_path: Path, store: Store) -> 
     assert {path.name for path in folder.rglob("*.tar")} == {"1.tar", "2.tar"}
 
 
-def test_a_difference_alone_is_refused(tmp_path: Path, store: Store) -> None:
+def test_a_difference_alone_is_refused(tmp_path: Path, store: BundleStore) -> None:
     older = write(tmp_path / "old.tar", OLD)
     write(tmp_path / "new.tar", NEW, older=older)
     with pytest.raises(NotReadyError, match=f"difference to bundle {older.id}") as error:
@@ -70,7 +70,7 @@ def test_a_difference_alone_is_refused(tmp_path: Path, store: Store) -> None:
     assert "--bundle OLD.tar --bundle" in str(error.value.hint)
 
 
-def test_a_file_of_the_older_bundle_that_changed_is_refused(tmp_path: Path, store: Store) -> None:
+def test_a_file_of_the_older_bundle_that_changed_is_refused(tmp_path: Path, store: BundleStore) -> None:
     older = write(tmp_path / "old.tar", OLD)
     write(tmp_path / "new.tar", NEW, older=older)
     take(store, tmp_path / "old.tar")
@@ -80,7 +80,7 @@ def test_a_file_of_the_older_bundle_that_changed_is_refused(tmp_path: Path, stor
         take(store, tmp_path / "new.tar")
 
 
-def test_nothing_of_a_changed_bundle_is_kept(tmp_path: Path, store: Store) -> None:
+def test_nothing_of_a_changed_bundle_is_kept(tmp_path: Path, store: BundleStore) -> None:
     path = tmp_path / "b.tar"
     write(path, OLD)
     path.write_bytes(path.read_bytes().replace(b"layer", b"lAyer"))
@@ -90,7 +90,7 @@ def test_nothing_of_a_changed_bundle_is_kept(tmp_path: Path, store: Store) -> No
         assert blobs(tmp_path) == set()
 
 
-def test_a_file_that_spoiled_here_is_replaced(tmp_path: Path, store: Store) -> None:
+def test_a_file_that_spoiled_here_is_replaced(tmp_path: Path, store: BundleStore) -> None:
     write(tmp_path / "b.tar", OLD)
     take(store, tmp_path / "b.tar")
     for path in (tmp_path / "store/files").iterdir():
@@ -99,7 +99,7 @@ def test_a_file_that_spoiled_here_is_replaced(tmp_path: Path, store: Store) -> N
     assert blobs(tmp_path) == set(OLD.values())
 
 
-def test_packages_are_one_archive_whose_name_follows_its_content(tmp_path: Path, store: Store) -> None:
+def test_packages_are_one_archive_whose_name_follows_its_content(tmp_path: Path, store: BundleStore) -> None:
     first = write(tmp_path / "one.tar", OLD)
     take(store, tmp_path / "one.tar")
     same = write(tmp_path / "two.tar", NEW)
@@ -112,10 +112,10 @@ def test_packages_are_one_archive_whose_name_follows_its_content(tmp_path: Path,
         assert tar.getnames() == ["a.deb"] and tar.extractfile("a.deb").read() == b"newer"  # type: ignore[union-attr]
 
 
-def test_an_image_comes_back_with_its_id(tmp_path: Path, store: Store) -> None:
+def test_an_image_comes_back_with_its_id(tmp_path: Path, store: BundleStore) -> None:
     saved = tmp_path / "saved.tar"
     layers = {
-        name: lambda out, name=name: write_layer(out, [Member(name, 3, head=b"abc")])
+        name: lambda out, name=name: write_layer(out, [LayerFile(name, 3, head=b"abc")])
         for name in ("first", "second")
     }
     image_archive.write(saved, "engine:1", layers, {"Env": []})
@@ -129,7 +129,7 @@ def test_an_image_comes_back_with_its_id(tmp_path: Path, store: Store) -> None:
     assert image_archive.image_id(back) == image.id == image_archive.image_id(saved)
 
 
-def test_the_two_bundles_that_each_cluster_used_last_are_kept(tmp_path: Path, store: Store) -> None:
+def test_the_two_bundles_that_each_cluster_used_last_are_kept(tmp_path: Path, store: BundleStore) -> None:
     def bundle(number: int, cluster: str = "lab") -> Path:
         path = tmp_path / f"{cluster}{number}.tar"
         write(path, {"apt/debian-12/a.deb": f"{cluster} {number}".encode()}, cluster=cluster)
@@ -144,7 +144,7 @@ def test_the_two_bundles_that_each_cluster_used_last_are_kept(tmp_path: Path, st
     assert blobs(tmp_path) == {b"lab 2", b"lab 4", b"b 1"}
 
 
-def test_the_image_of_a_bundle_that_is_kept_stays(tmp_path: Path, store: Store) -> None:
+def test_the_image_of_a_bundle_that_is_kept_stays(tmp_path: Path, store: BundleStore) -> None:
     made = {}
     for number in range(3):
         path = tmp_path / f"{number}.tar"
@@ -157,10 +157,10 @@ def test_the_image_of_a_bundle_that_is_kept_stays(tmp_path: Path, store: Store) 
     assert not made[0].exists() and made[2].is_file()
 
 
-def image_bundle(path: Path, content: bytes, **claims: str) -> tuple[Manifest, Image]:
+def image_bundle(path: Path, content: bytes, **claims: str) -> tuple[BundleManifest, Image]:
     """A bundle at `path` with an image of one layer, of which it states `claims` in place of the truth."""
     saved = path.with_suffix(".saved")
-    members = [Member("file", len(content), head=content)]
+    members = [LayerFile("file", len(content), head=content)]
     image_archive.write(saved, "engine:1", {"only": lambda out: write_layer(out, members)}, {"Env": []})
     image, found = images.parts(saved, "engine:1")
     image = image.model_copy(update=claims)
@@ -185,7 +185,7 @@ def layer_of(path: Path) -> bytes:
     ],
 )
 def test_an_image_whose_id_is_not_the_hash_of_its_configuration_is_refused(
-    tmp_path: Path, store: Store, id: str
+    tmp_path: Path, store: BundleStore, id: str
 ) -> None:
     with pytest.raises(UntrustedError, match="ID"):
         made, image = image_bundle(tmp_path / "b.tar", b"content", id=id)
@@ -193,7 +193,9 @@ def test_an_image_whose_id_is_not_the_hash_of_its_configuration_is_refused(
         store.image(made, image)
 
 
-def test_an_image_of_an_unsigned_bundle_is_never_that_of_another_one(tmp_path: Path, store: Store) -> None:
+def test_an_image_of_an_unsigned_bundle_is_never_that_of_another_one(
+    tmp_path: Path, store: BundleStore
+) -> None:
     """The stranger's image has the configuration of the signed one, and another layer at its path."""
     genuine, image = image_bundle(tmp_path / "signed.tar", b"genuine")
     with tarfile.open(tmp_path / "signed.saved") as tar:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bundles import items, manifest_of
 from headfirst.common.errors import InputError
-from headfirst.control.bundle.manifest import Image, Manifest
+from headfirst.control.bundle.manifest import BundleManifest, Image
 from headfirst.control.bundle.store import Bundle
 from headfirst.control.cli import verb
 from headfirst.control.cli.bundle import print_made, print_sources, sources
@@ -27,11 +27,11 @@ IMAGE = Image(
 
 
 @pytest.fixture
-def manifest(tmp_path: Path) -> Manifest:
+def manifest(tmp_path: Path) -> BundleManifest:
     return manifest_of(items(tmp_path, FILES), images=(IMAGE,))
 
 
-def test_a_bundle_is_summed_up(manifest: Manifest, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bundle_is_summed_up(manifest: BundleManifest, capsys: pytest.CaptureFixture[str]) -> None:
     print_made(Made(Path("c.tar"), manifest, signed=False, kept=False, notes=["Bring it."]), as_json=False)
     printed = capsys.readouterr()
     assert f"c.tar is written: bundle {manifest.id}" in printed.out
@@ -42,7 +42,7 @@ def test_a_bundle_is_summed_up(manifest: Manifest, capsys: pytest.CaptureFixture
     assert "c.tar exists already and is complete" in printed.out and not printed.err
 
 
-def test_a_bundle_as_json(manifest: Manifest, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bundle_as_json(manifest: BundleManifest, capsys: pytest.CaptureFixture[str]) -> None:
     print_made(Made(Path("c.tar"), manifest, signed=True, kept=False, notes=[]), as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert (
@@ -53,7 +53,7 @@ def test_a_bundle_as_json(manifest: Manifest, capsys: pytest.CaptureFixture[str]
     )
 
 
-def test_a_plan_lists_its_sources(manifest: Manifest, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_lists_its_sources(manifest: BundleManifest, capsys: pytest.CaptureFixture[str]) -> None:
     bundled = Bundled([Bundle(Path("c.tar"), manifest, "me@example.org")], "lab", [Path("lab.ini")], ())
     print_sources(bundled)
     printed = capsys.readouterr().out

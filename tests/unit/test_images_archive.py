@@ -12,14 +12,14 @@ from typing import IO
 
 import pytest
 from headfirst.control.images import archive
-from headfirst.control.images.archive import Member
+from headfirst.control.images.archive import LayerFile
 
 _CONFIG = {"Env": ["PYTHONPATH=/opt/site"]}
 
 
-def _members(folder: Path) -> list[Member]:
+def _members(folder: Path) -> list[LayerFile]:
     return [
-        Member(f"opt/{path.name}", path.stat().st_size, executable=path.name == "run", source=path)
+        LayerFile(f"opt/{path.name}", path.stat().st_size, executable=path.name == "run", source=path)
         for path in folder.iterdir()
     ]
 
@@ -74,7 +74,7 @@ def test_a_layer_holds_the_files_with_folders_owner_and_mode(files: Path) -> Non
 
 def test_a_new_head_and_a_shorter_size_replace_the_begin_and_the_end(files: Path) -> None:
     out = io.BytesIO()
-    archive.write_layer(out, [Member("run", 6, head=b"##", source=files / "run")])
+    archive.write_layer(out, [LayerFile("run", 6, head=b"##", source=files / "run")])
     with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as tar:
         member = tar.extractfile("run")
         assert member is not None

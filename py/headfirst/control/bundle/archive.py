@@ -25,19 +25,19 @@ from headfirst.control.bundle.manifest import (
     MAX_SUMS,
     SIGNATURE,
     SUMS,
-    File,
-    Manifest,
+    BundleFile,
+    BundleManifest,
     read,
 )
 from headfirst.control.machine.packages import Advance
 
 _AGAIN = "Copy the bundle again, or make it again; nothing was installed."
 
-Keep = Callable[[str, File], "IO[bytes] | None"]
+Keep = Callable[[str, BundleFile], "IO[bytes] | None"]
 """Where a file's bytes go while they are proven; None where they are only proven."""
 
 
-def write(target: Path, manifest: Manifest, signature: bytes, items: Items, advance: Advance) -> None:
+def write(target: Path, manifest: BundleManifest, signature: bytes, items: Items, advance: Advance) -> None:
     """Write the bundle, which has its name only when it is whole. NotReadyError where a file changes."""
     part = target.with_name(f"{target.name}.part")
     total = sum(file.bytes for file in manifest.carried.values())
@@ -65,13 +65,13 @@ def write(target: Path, manifest: Manifest, signature: bytes, items: Items, adva
     part.replace(target)
 
 
-def read_head(path: Path) -> tuple[Manifest, bytes]:
+def read_head(path: Path) -> tuple[BundleManifest, bytes]:
     """The manifest and its signature (empty: the bundle is not signed), without the files."""
     with _opened(path) as members:
         return _head(members, path)
 
 
-def unpack(path: Path, manifest: Manifest, keep: Keep, advance: Advance) -> None:
+def unpack(path: Path, manifest: BundleManifest, keep: Keep, advance: Advance) -> None:
     """Prove every file that the bundle carries, and write those for which `keep` opens a stream.
 
     `manifest` is the one whose signature was verified. UntrustedError names the first file that was changed,
@@ -136,7 +136,7 @@ def _members(tar: tarfile.TarFile, where: str) -> Members:
         yield info
 
 
-def _head(members: Members, path: Path) -> tuple[Manifest, bytes]:
+def _head(members: Members, path: Path) -> tuple[BundleManifest, bytes]:
     files: dict[str, bytes] = {}
     for name, limit in ((SUMS, MAX_SUMS), (SIGNATURE, MAX_SIGNATURE), (CONTENTS, MAX_CONTENTS)):
         info = next(members, None)

@@ -22,7 +22,7 @@ from headfirst.common.untrusted import (
     relative_path,
     shown,
 )
-from headfirst.control.bundle.needs import Needs
+from headfirst.control.bundle.needs import BundleNeeds
 from headfirst.decide.frozen import Frozen
 
 SUMS, SIGNATURE, CONTENTS = "SHA256SUMS", "SHA256SUMS.sig", "bundle.json"
@@ -35,7 +35,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 
 
 @dataclass(frozen=True)
-class File:
+class BundleFile:
     """A file of a bundle."""
 
     bytes: int
@@ -59,7 +59,7 @@ class Contents(Frozen):
     """
 
     format: int
-    needs: Needs
+    needs: BundleNeeds
     images: tuple[Image, ...]
     since: str  # id of the bundle that has the earlier files; "" where all are carried
     carried: dict[str, int]
@@ -68,13 +68,13 @@ class Contents(Frozen):
 
 
 @dataclass(frozen=True)
-class Manifest:
+class BundleManifest:
     """Both files as bytes and what they state; `files` are all of them, also the earlier ones."""
 
     sums: bytes
     contents: bytes
     what: Contents
-    files: Mapping[str, File]
+    files: Mapping[str, BundleFile]
 
     @property
     def sha256(self) -> str:
@@ -87,12 +87,12 @@ class Manifest:
         return self.sha256[:12]
 
     @property
-    def carried(self) -> dict[str, File]:
+    def carried(self) -> dict[str, BundleFile]:
         """The files that are in the bundle itself, in their order there."""
         return {path: file for path, file in self.files.items() if path in self.what.carried}
 
 
-def make(what: Contents, hashes: Mapping[str, str]) -> Manifest:
+def make(what: Contents, hashes: Mapping[str, str]) -> BundleManifest:
     """The manifest of `what`, with the sha256 of every file by path."""
     orders = {name: dict(sorted(getattr(what, name).items())) for name in ("carried", "earlier")}
     what = what.model_copy(update=orders)
@@ -102,7 +102,7 @@ def make(what: Contents, hashes: Mapping[str, str]) -> Manifest:
     return read(sums, contents, where="the new bundle")
 
 
-def read(sums: bytes, contents: bytes, *, where: str) -> Manifest:
+def read(sums: bytes, contents: bytes, *, where: str) -> BundleManifest:
     """Both files, checked against each other. UntrustedError where they break their form."""
     hashes = _hashes(sums, where)
     if hashes.pop(CONTENTS, "") != hashlib.sha256(contents).hexdigest():
@@ -140,10 +140,10 @@ def read(sums: bytes, contents: bytes, *, where: str) -> Manifest:
         ):
             raise UntrustedError(f"a model's folder is not below models: {shown(model.folder)}", where=where)
     files = {
-        path: File(integer(sizes[path], what="a file's size", where=where, high=_MAX_FILE), digest)
+        path: BundleFile(integer(sizes[path], what="a file's size", where=where, high=_MAX_FILE), digest)
         for path, digest in hashes.items()
     }
-    return Manifest(sums, contents, what, files)
+    return BundleManifest(sums, contents, what, files)
 
 
 def _hashes(sums: bytes, where: str) -> dict[str, str]:

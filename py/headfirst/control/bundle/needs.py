@@ -12,7 +12,7 @@ from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 
 
-class Weights(Frozen):
+class BundledWeights(Frozen):
     """What ranks load, from a hub or a folder. `folder` is the one in the bundle; "": not in it."""
 
     id: str
@@ -25,13 +25,13 @@ class Weights(Frozen):
         return self.source in HUBS
 
 
-class Model(Weights):
+class BundledModel(BundledWeights):
     """A service's model or draft."""
 
     checkpoint: Checkpoint
 
 
-class Adapter(Weights):
+class BundledAdapter(BundledWeights):
     """A service's LoRA adapter on a hub."""
 
     config: AdapterConfig
@@ -47,34 +47,34 @@ class Packages(Frozen):
     rdma: str = ""
 
 
-class Needs(Frozen):
+class BundleNeeds(Frozen):
     """All of it. Services are keyed by their group; "" is the only one of the short form."""
 
     headfirst: str
     cluster: str
     engines: dict[str, str]
     images: tuple[str, ...]
-    models: dict[str, Model] = {}
-    drafts: dict[str, Model] = {}  # of services with draft_model
-    adapters: dict[str, dict[str, Adapter]] = {}  # of a service by their names in the API
+    models: dict[str, BundledModel] = {}
+    drafts: dict[str, BundledModel] = {}  # of services with draft_model
+    adapters: dict[str, dict[str, BundledAdapter]] = {}  # of a service by their names in the API
     systems: tuple[System, ...]
     kernels: tuple[str, ...]  # whose headers the driver is built with
     packages: Packages
 
     @property
-    def weights(self) -> list[Weights]:
+    def weights(self) -> list[BundledWeights]:
         """Of all services."""
         names = {**self.models, **self.adapters, **self.drafts}
         return [each for name in names for each in self.weights_of(name)]
 
-    def weights_of(self, name: str) -> list[Weights]:
+    def weights_of(self, name: str) -> list[BundledWeights]:
         """The model, the adapters and the draft of a service."""
         model, draft = self.models.get(name), self.drafts.get(name)
         adapters = self.adapters.get(name, {}).values()
         return [each for each in (model, *adapters, draft) if each]
 
 
-def lacks(have: Needs, want: Needs) -> Iterator[str]:
+def lacks(have: BundleNeeds, want: BundleNeeds) -> Iterator[str]:
     """A sentence for each thing that `want` needs and the bundle of `have` does not hold."""
     if have.headfirst != want.headfirst:
         yield f"the bundle was made by Headfirst {have.headfirst}, and this is {want.headfirst}"
@@ -94,7 +94,7 @@ def lacks(have: Needs, want: Needs) -> Iterator[str]:
 
 
 def lacks_weights(
-    name: str, verb: str, have: Weights | None, id: str, source: str, revision: str | None
+    name: str, verb: str, have: BundledWeights | None, id: str, source: str, revision: str | None
 ) -> str:
     """What the bundle lacks of a service's weights, as a sentence; "" for nothing, or a folder on the head.
 

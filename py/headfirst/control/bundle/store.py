@@ -19,7 +19,7 @@ from headfirst.common.state_files import exclusive, read_file, replace_file
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.bundle import archive, signature
 from headfirst.control.bundle.items import CHUNK, sha256
-from headfirst.control.bundle.manifest import File, Image, Manifest
+from headfirst.control.bundle.manifest import BundleFile, BundleManifest, Image
 from headfirst.control.machine.packages import Advance
 
 _KINDS = ("files", "views", "images", "archives")
@@ -31,7 +31,7 @@ class Bundle:
     """A bundle whose signature was verified; `signer` is "" for one that was taken without a signature."""
 
     path: Path
-    manifest: Manifest
+    manifest: BundleManifest
     signer: str
 
 
@@ -55,7 +55,7 @@ def opened(path: Path, signers: Path | None) -> Bundle:
     return Bundle(path, manifest, signature.verify(manifest.sums, signature_bytes, signers, where=str(path)))
 
 
-class Store:
+class BundleStore:
     """Files by hash below `folder`. One process at a time: see `only_one`."""
 
     def __init__(self, folder: Path) -> None:
@@ -75,7 +75,7 @@ class Store:
         """Prove every file of the bundle and keep it here. UntrustedError for the first that was changed."""
         parts: list[tuple[Path, Path]] = []
 
-        def keep(path: str, file: File) -> IO[bytes] | None:
+        def keep(path: str, file: BundleFile) -> IO[bytes] | None:
             blob = self._blobs / file.sha256
             if blob.is_file() and sha256(blob) == file.sha256:
                 return None
@@ -103,7 +103,7 @@ class Store:
             done += file.bytes
             advance("verifying files of the bundle before", done, total)
 
-    def keep(self, manifest: Manifest) -> None:
+    def keep(self, manifest: BundleManifest) -> None:
         """Record that the bundle's cluster uses it, and remove what no kept bundle has.
 
         Of each cluster the two bundles that were used last are kept.
@@ -121,7 +121,7 @@ class Store:
             if path.suffix != ".part" and f"{path.parent.name}/{path.name}" not in names:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def view(self, manifest: Manifest, prefix: str) -> Path:
+    def view(self, manifest: BundleManifest, prefix: str) -> Path:
         """A folder with the bundle's files below `prefix` under their names; the same one the next time."""
         folder = self._folder / "views" / manifest.sha256 / prefix
         for path, file in _below(manifest, prefix).items():
@@ -131,7 +131,7 @@ class Store:
             place.hardlink_to(self._blobs / file.sha256)
         return folder
 
-    def image(self, manifest: Manifest, image: Image) -> Path:
+    def image(self, manifest: BundleManifest, image: Image) -> Path:
         """The image as a file that `docker load` reads."""
         target = self._folder / _image_name(manifest, image)
         target.parent.mkdir(exist_ok=True)
@@ -155,7 +155,7 @@ class Store:
         part.replace(target)
         return target
 
-    def tar(self, manifest: Manifest, prefix: str) -> Path:
+    def tar(self, manifest: BundleManifest, prefix: str) -> Path:
         """The files below `prefix` as one uncompressed archive, named by its content."""
         target = self._folder / _archive_name(manifest, prefix)
         target.parent.mkdir(exist_ok=True)
@@ -172,7 +172,7 @@ class Store:
         return target
 
 
-def _names(manifest: Manifest) -> set[str]:
+def _names(manifest: BundleManifest) -> set[str]:
     """Everything in a store that belongs to a bundle, as KIND/NAME."""
     folders = {"/".join(path.split("/")[:2]) for path in manifest.files}
     return {
@@ -183,17 +183,17 @@ def _names(manifest: Manifest) -> set[str]:
     }
 
 
-def _image_name(manifest: Manifest, image: Image) -> str:
+def _image_name(manifest: BundleManifest, image: Image) -> str:
     parts = [manifest.files[path].sha256 for path in (image.config, *image.layers)]
     return f"images/{hashlib.sha256(repr((image.name, parts)).encode()).hexdigest()}.tar"
 
 
-def _archive_name(manifest: Manifest, prefix: str) -> str:
+def _archive_name(manifest: BundleManifest, prefix: str) -> str:
     hashes = sorted((path, file.sha256) for path, file in _below(manifest, prefix).items())
     return f"archives/{hashlib.sha256(repr(hashes).encode()).hexdigest()}.tar"
 
 
-def _below(manifest: Manifest, prefix: str) -> dict[str, File]:
+def _below(manifest: BundleManifest, prefix: str) -> dict[str, BundleFile]:
     return {path: file for path, file in manifest.files.items() if path.startswith(f"{prefix}/")}
 
 

@@ -76,7 +76,7 @@ class Requests:
     id: str
     revision: str
     client: httpx.Client
-    _watch: silence.Watch = field(default_factory=silence.Watch)
+    _watch: silence.SilenceWatch = field(default_factory=silence.SilenceWatch)
 
     @classmethod
     @contextlib.contextmanager

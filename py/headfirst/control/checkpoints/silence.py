@@ -22,7 +22,7 @@ class SilentError(Exception):
     """Somebody waits for the network, and nothing has come for LIMIT_S."""
 
 
-class Watch:
+class SilenceWatch:
     """Runs work that announces where it waits for the network; time for anything else does not count."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run import amounts
 
 if TYPE_CHECKING:
-    from headfirst.control.bundle.manifest import Manifest
+    from headfirst.control.bundle.manifest import BundleManifest
     from headfirst.control.deployment.bundled import Bundled
     from headfirst.control.deployment.verbs.bundle import Made
 
@@ -119,7 +119,7 @@ def sources(bundled: Bundled) -> dict[str, Any]:
     return {"path": str(bundle.path), "signer": bundle.signer} | _document(bundled.manifest)
 
 
-def _document(manifest: Manifest) -> dict[str, Any]:
+def _document(manifest: BundleManifest) -> dict[str, Any]:
     what = manifest.what
     return {
         "id": manifest.id,
@@ -132,7 +132,7 @@ def _document(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def _lines(manifest: Manifest) -> list[str]:
+def _lines(manifest: BundleManifest) -> list[str]:
     systems = ", ".join(map(str, manifest.what.needs.systems))
     more = {"apt": f" for {systems}"}
     return [
@@ -142,7 +142,7 @@ def _lines(manifest: Manifest) -> list[str]:
     ]
 
 
-def _by_kind(manifest: Manifest) -> Mapping[str, tuple[int, int]]:
+def _by_kind(manifest: BundleManifest) -> Mapping[str, tuple[int, int]]:
     """Files and bytes by kind, also of those in older bundles."""
     totals: dict[str, tuple[int, int]] = {}
     for path, file in manifest.files.items():
@@ -151,5 +151,5 @@ def _by_kind(manifest: Manifest) -> Mapping[str, tuple[int, int]]:
     return totals
 
 
-def _bytes(manifest: Manifest) -> int:
+def _bytes(manifest: BundleManifest) -> int:
     return sum(file.bytes for file in manifest.carried.values())

@@ -29,7 +29,7 @@ from headfirst.control.demo.corpus import Conversation, Corpus, Sampler
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AnswerVerdict:
     """How a conversation's last answer came out; `margin` is the least top-1 minus top-2 logit along it."""
 
     conversation: Conversation
@@ -49,7 +49,9 @@ def load(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         return model.eval(), AutoTokenizer.from_pretrained(converted)
 
 
-def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, conversation: Conversation) -> Verdict:
+def judge(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, conversation: Conversation
+) -> AnswerVerdict:
     """Compare the model's choice at every token of the last answer, the end token included."""
     messages = [{"role": "system", "content": conversation.system}] if conversation.system else []
     for question, answer in conversation.turns:
@@ -60,7 +62,7 @@ def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, conversati
         logits = model(torch.tensor([whole])).logits[0, len(prompt) - 1 : -1].float()
     best = logits.topk(2)
     correct = best.indices[:, 0].tolist() == whole[len(prompt) :]
-    return Verdict(conversation, correct, float((best.values[:, 0] - best.values[:, 1]).min()))
+    return AnswerVerdict(conversation, correct, float((best.values[:, 0] - best.values[:, 1]).min()))
 
 
 SEED = 0

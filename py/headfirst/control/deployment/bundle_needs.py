@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headfirst import __version__
-from headfirst.control.bundle.needs import Needs
+from headfirst.control.bundle.needs import BundleNeeds
 from headfirst.control.bundle.packages import Wanted, sources
 from headfirst.control.deployment.hosts.host_systems import HostSystems
 from headfirst.decide.cluster.types import Cluster, Service
@@ -31,10 +31,10 @@ def requirements(cluster: Cluster, hosts: HostSystems) -> Wanted:
     return Wanted(gpus, rdma, hosts.kernels if gpus else (), cluster.settings.container_runtime)
 
 
-def needs(cluster: Cluster, plan: Plan, values: Mapping[str, Any], hosts: HostSystems) -> Needs:
+def needs(cluster: Cluster, plan: Plan, values: Mapping[str, Any], hosts: HostSystems) -> BundleNeeds:
     """All that the plan needs but weights. `values` are those of the roles' variables on one host."""
     required = requirements(cluster, hosts)
-    return Needs(
+    return BundleNeeds(
         headfirst=__version__,
         cluster=cluster.name,
         engines={

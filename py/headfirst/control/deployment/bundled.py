@@ -13,10 +13,10 @@ from ansible_collections.headfirst.serving.plugins.module_utils import weight_so
 from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
 
 from headfirst.common.errors import InputError, NotReadyError
-from headfirst.control.bundle.manifest import Manifest
-from headfirst.control.bundle.needs import Needs, Weights, lacks, lacks_weights
+from headfirst.control.bundle.manifest import BundleManifest
+from headfirst.control.bundle.needs import BundledWeights, BundleNeeds, lacks, lacks_weights
 from headfirst.control.bundle.packages import KEPT_OUT, ROLE_VALUES
-from headfirst.control.bundle.store import Accepted, Bundle, Store, opened
+from headfirst.control.bundle.store import Accepted, Bundle, BundleStore, opened
 from headfirst.control.bundle.systems import RELEASES, System
 from headfirst.control.deployment import bundle_needs
 from headfirst.control.deployment.bundle_needs import unpinned
@@ -63,7 +63,7 @@ class Bundled:
         return self.bundles[-1]
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> BundleManifest:
         return self.bundle.manifest
 
     def applied(self, cluster: Cluster) -> Cluster:
@@ -117,13 +117,13 @@ class Bundled:
         )
 
     @property
-    def _needs(self) -> Needs:
+    def _needs(self) -> BundleNeeds:
         return self.manifest.what.needs
 
     def _lacks_weights(self, service: Service) -> Iterator[str]:
         """A sentence for the model, each adapter and the draft of a service that the bundle lacks."""
         settings, name, needs = service.settings, service.name or "", self._needs
-        required: list[tuple[str, Weights | None, str, str, str | None]] = []
+        required: list[tuple[str, BundledWeights | None, str, str, str | None]] = []
         if settings.model_source != "demo":
             revision = trust.revision(settings)
             model = needs.models.get(name)
@@ -168,11 +168,11 @@ class Bundled:
             draft=draft.checkpoint if draft else None,
         )
 
-    def _path(self, weights: Weights) -> str:
+    def _path(self, weights: BundledWeights) -> str:
         """Where the head gets it: a path that changes with the content and ends with the name."""
         return f"{FOLDER}/models/{self._key(weights)}/{weights.folder.removeprefix('models/')}"
 
-    def _key(self, weights: Weights) -> str:
+    def _key(self, weights: BundledWeights) -> str:
         files = [
             (path, file.sha256)
             for path, file in self.manifest.files.items()
@@ -185,7 +185,7 @@ class Bundled:
 class Unpacked(Bundled):
     """A bundle of which every file was proven; `store` has them."""
 
-    store: Store
+    store: BundleStore
     proving: StageTime
 
     def artifacts(self, plan: Plan) -> Artifacts:
@@ -227,7 +227,7 @@ class Unpacked(Bundled):
             for file in self._files(weights, path)
         ]
 
-    def _files(self, weights: Weights, path: str) -> list[dict[str, str]]:
+    def _files(self, weights: BundledWeights, path: str) -> list[dict[str, str]]:
         folder, prefix = self.store.view(self.manifest, weights.folder), f"{weights.folder}/"
         names = [file.removeprefix(prefix) for file in self.manifest.files if file.startswith(prefix)]
         return [{"src": str(folder / name), "dest": f"{path}/{name}"} for name in names]
@@ -313,7 +313,7 @@ def _asked(request: BundleRequest | None, cluster: Cluster) -> BundleRequest:
 
 def proven(bundled: Bundled, reporter: Reporter, *, check: bool = False) -> Unpacked:
     """The bundle with every file proven; `check` records nothing. UntrustedError for a changed one."""
-    store = Store(cache_dir("bundle"))
+    store = BundleStore(cache_dir("bundle"))
 
     def take(advance: JobAdvance) -> None:
         with store.only_one():

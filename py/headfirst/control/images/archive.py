@@ -20,7 +20,7 @@ _COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Member:
+class LayerFile:
     """A file of a layer: `size` bytes, first `head`, the rest from the file `source` at the same offset."""
 
     name: str
@@ -30,7 +30,7 @@ class Member:
     source: Path | None = None
 
 
-def write_layer(out: IO[bytes], members: Iterable[Member]) -> None:
+def write_layer(out: IO[bytes], members: Iterable[LayerFile]) -> None:
     """Writes the members, and the folders they need, to `out` as a tar archive. Owner is root."""
     with tarfile.TarFile(fileobj=out, mode="w", format=tarfile.PAX_FORMAT, copybufsize=_COPY_BYTES) as tar:
         folders: set[str] = set()

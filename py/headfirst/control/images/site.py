@@ -17,7 +17,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from headfirst.control.images.archive import Member
+from headfirst.control.images.archive import LayerFile
 from headfirst.control.machine import commands
 from headfirst.control.machine.pip_settings import uv_environment
 
@@ -94,7 +94,7 @@ def add(files: Path, site: Path) -> None:
             target.chmod(0o755 if source.read_bytes().startswith(b"#!") else 0o644)  # a wheel keeps no modes
 
 
-def members(site: Path, prefix: str, left_out: Sequence[str] = ()) -> Iterator[Member]:
+def members(site: Path, prefix: str, left_out: Sequence[str] = ()) -> Iterator[LayerFile]:
     """The files of `site` for a layer, below `prefix`, without those that match `left_out` (fnmatch)."""
     skip = re.compile("|".join(fnmatch.translate(pattern) for pattern in (*_NEVER_READ, *left_out)))
     for folder, _, names in os.walk(site):
@@ -105,13 +105,13 @@ def members(site: Path, prefix: str, left_out: Sequence[str] = ()) -> Iterator[M
                 yield _member(path, relative, f"{prefix}/{relative}")
 
 
-def _member(path: Path, relative: str, name: str) -> Member:
+def _member(path: Path, relative: str, name: str) -> LayerFile:
     status = path.stat()
     if relative.endswith(".dist-info/RECORD"):
         kept = [line for line in path.read_bytes().splitlines(keepends=True) if not line.startswith(b"bin/")]
-        return Member(name, sum(map(len, kept)), head=b"".join(kept))
+        return LayerFile(name, sum(map(len, kept)), head=b"".join(kept))
     executable = bool(status.st_mode & 0o100)
     if ".so" in path.suffixes and (short := stripped(path, status.st_size)):
         head, size = short
-        return Member(name, size, executable, head, source=path)
-    return Member(name, status.st_size, executable, source=path)
+        return LayerFile(name, size, executable, head, source=path)
+    return LayerFile(name, status.st_size, executable, source=path)

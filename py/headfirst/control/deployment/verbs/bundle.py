@@ -26,8 +26,8 @@ from headfirst.control.bundle import (
 )
 from headfirst.control.bundle.apt import Apt
 from headfirst.control.bundle.items import Item, hashes
-from headfirst.control.bundle.manifest import Contents, Image, Manifest
-from headfirst.control.bundle.needs import Adapter, Model, Needs, Weights
+from headfirst.control.bundle.manifest import BundleManifest, Contents, Image
+from headfirst.control.bundle.needs import BundledAdapter, BundledModel, BundledWeights, BundleNeeds
 from headfirst.control.bundle.systems import RELEASES, System
 from headfirst.control.deployment import bundle_needs
 from headfirst.control.deployment.bundle_needs import unpinned
@@ -74,7 +74,7 @@ class Made:
     """The bundle. `kept`: the same one was there, and whole. `notes`: what the hosts need besides."""
 
     path: Path
-    manifest: Manifest
+    manifest: BundleManifest
     signed: bool
     kept: bool
     notes: list[str]
@@ -127,7 +127,7 @@ def hosts_of(options: BundleOptions, cluster: Cluster) -> HostSystems:
     return HostSystems(named, tuple(options.kernels))
 
 
-def with_weights(needs: Needs, prepared: Prepared, *, weights: bool) -> Needs:
+def with_weights(needs: BundleNeeds, prepared: Prepared, *, weights: bool) -> BundleNeeds:
     """The needs with models, adapters and drafts; with `weights` each has its folder in the bundle.
 
     NotReadyError for an adapter or a draft that was not read.
@@ -144,11 +144,11 @@ def with_weights(needs: Needs, prepared: Prepared, *, weights: bool) -> Needs:
     return needs.model_copy(update={"models": models, "adapters": adapters, "drafts": drafts})
 
 
-def _model_of(prepared: Prepared, service: Service, *, weights: bool) -> Model:
+def _model_of(prepared: Prepared, service: Service, *, weights: bool) -> BundledModel:
     """The model of a service, with its folder in the bundle where that has the `weights`."""
     settings = service.settings
     held = _held("", settings.model_source, service.model_id, trust.revision(settings), weights=weights)
-    return Model(**held, checkpoint=prepared.checkpoints[service.name])
+    return BundledModel(**held, checkpoint=prepared.checkpoints[service.name])
 
 
 def _held(kind: str, source: Name, id: str, revision: str | None, *, weights: bool) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _held(kind: str, source: Name, id: str, revision: str | None, *, weights: bo
     return {"source": source, "id": id, "revision": revision, "folder": folder if weights else ""}
 
 
-def _draft_of(service: Service, *, weights: bool) -> Model | None:
+def _draft_of(service: Service, *, weights: bool) -> BundledModel | None:
     """The draft of a service, None where it has none. NotReadyError for one that was not read."""
     draft = draft_model(service.settings, service.draft)
     if draft is None:
@@ -170,10 +170,10 @@ def _draft_of(service: Service, *, weights: bool) -> Model | None:
     if service.draft is None:
         raise _unread(service, f"draft model {draft.id}", "draft_model")
     held = _held("drafts", draft.source, draft.id, draft.revision, weights=weights)
-    return Model(**held, checkpoint=service.draft)
+    return BundledModel(**held, checkpoint=service.draft)
 
 
-def _adapters_of(service: Service, *, weights: bool) -> dict[str, Adapter]:
+def _adapters_of(service: Service, *, weights: bool) -> dict[str, BundledAdapter]:
     """The adapters of a service on hubs, by name. NotReadyError for one that was not read."""
     described = {}
     for adapter in bundle_needs.hub_adapters(service):
@@ -181,7 +181,7 @@ def _adapters_of(service: Service, *, weights: bool) -> dict[str, Adapter]:
         if config is None:
             raise _unread(service, f"adapter {adapter.id}", "adapters")
         held = _held("adapters", adapter.source, adapter.id, adapter.revision, weights=weights)
-        described[adapter.name] = Adapter(**held, config=config)
+        described[adapter.name] = BundledAdapter(**held, config=config)
     return described
 
 
@@ -277,20 +277,20 @@ def _wheel_jobs(hosts: HostSystems) -> dict[str, Job]:
     return {"wheels": collect}
 
 
-def weight_jobs(needs: Needs) -> dict[str, Job]:
+def weight_jobs(needs: BundleNeeds) -> dict[str, Job]:
     """One job an ID: it collects every folder of it, one after another, since some share what is fetched."""
 
-    def collect(models: Sequence[Weights], advance: JobAdvance) -> Collected:
+    def collect(models: Sequence[BundledWeights], advance: JobAdvance) -> Collected:
         return _joined(_weights(model, advance) for model in models)
 
-    by_id: dict[str, dict[str, Weights]] = {}
+    by_id: dict[str, dict[str, BundledWeights]] = {}
     for model in needs.weights:
         if model.folder:
             by_id.setdefault(model.id, {})[model.folder] = model
     return {f"weights of {id}": partial(collect, list(models.values())) for id, models in by_id.items()}
 
 
-def _weights(model: Weights, advance: JobAdvance) -> Collected:
+def _weights(model: BundledWeights, advance: JobAdvance) -> Collected:
     folder = Path(model.id)
     if model.from_hub:
         base, tools = cache_dir("bundle", "models"), cache_dir("bundle", "tools")
@@ -307,8 +307,12 @@ def _joined(parts: Iterable[Collected]) -> Collected:
 
 
 def _write(
-    options: BundleOptions, collected: Collected, needs: Needs, older: Manifest | None, advance: JobAdvance
-) -> tuple[Manifest, bool]:
+    options: BundleOptions,
+    collected: Collected,
+    needs: BundleNeeds,
+    older: BundleManifest | None,
+    advance: JobAdvance,
+) -> tuple[BundleManifest, bool]:
     """The manifest, and whether the bundle with it was there already."""
     digests = hashes(collected.items, advance)
     held = {file.sha256 for file in older.files.values()} if older else set()
@@ -339,7 +343,7 @@ def _made(path: Path) -> int:
         return 0
 
 
-def _is_there(options: BundleOptions, made: Manifest, advance: JobAdvance) -> bool:
+def _is_there(options: BundleOptions, made: BundleManifest, advance: JobAdvance) -> bool:
     """Whether the output is this very bundle, whole, and signed where that is asked for."""
     if not options.output.is_file():
         return False
@@ -355,7 +359,7 @@ def _is_there(options: BundleOptions, made: Manifest, advance: JobAdvance) -> bo
     return True
 
 
-def notes(needs: Needs) -> list[str]:
+def notes(needs: BundleNeeds) -> list[str]:
     """What the hosts need besides the bundle, each with what to type."""
     settings = [
         *((model, "model_source=path and model=/its/folder") for model in needs.models.values()),
