@@ -21,7 +21,7 @@ from headfirst.control.accuracy.result import FILE, JOURNAL, Answer, Endpoint, r
 from headfirst.control.cli.app import app
 from headfirst.control.credentials import local_ca
 from headfirst.control.evalscope import environment, process
-from headfirst.control.smoke.api import Api, Target
+from headfirst.control.smoke.api import Api, ServiceTarget
 from headfirst.decide.engines.base import RequestDialect
 from measured_subject import SUBJECT
 from openai_server import CONTEXT, KEY, MODEL, Server, State, serving
@@ -155,7 +155,7 @@ def test_a_private_authority_signs_for_a_service_of_others(
     answers: list[Answer] = []
     with serving(answers={"Short?": "no"}) as (plain, _):
         url = plain.replace("http:", "https:")
-        with Api(url, KEY, Target(MODEL, "chat", "", RequestDialect(None, None)), 30) as api:
+        with Api(url, KEY, ServiceTarget(MODEL, "chat", "", RequestDialect(None, None)), 30) as api:
             assert [model.id for model in api.models().data] == [MODEL]
         asked(python, url, KEY, tmp_path / "log", listed, answers.append)
     assert [(answer.right, answer.error) for answer in answers] == [(True, None)]

@@ -16,7 +16,7 @@ from headfirst.control.bench.load import SHAPES, Load, Shape
 from headfirst.control.bench.result import Point
 from headfirst.control.bench.runner import BenchRun, BenchSettings
 from headfirst.control.evalscope import environment, process
-from headfirst.control.smoke.api import Api, Target
+from headfirst.control.smoke.api import Api, ServiceTarget
 from headfirst.decide.engines.base import RequestDialect
 from openai_server import KEY, MODEL, State, serving
 
@@ -55,7 +55,7 @@ def log(tmp_path: Path) -> Path:
 
 def measure(python: Path, url: str, log: Path, *loads: Load, **settings: Any) -> Kept:
     """The points of one run."""
-    target = Target(MODEL, "chat", "stand-in", RequestDialect(None, None))
+    target = ServiceTarget(MODEL, "chat", "stand-in", RequestDialect(None, None))
     watcher = Kept()
     with Api(url, KEY, target, 30) as api, process.running(python, "load", url, KEY, log) as running:
         seen = runner.examine(api, MARK)
@@ -201,7 +201,7 @@ def test_a_service_that_counts_no_prompt_is_refused(python: Path, log: Path) -> 
 
 
 def test_a_refused_key_is_told(python: Path, server: tuple[str, State]) -> None:
-    target = Target(MODEL, "chat", "stand-in", RequestDialect(None, None))
+    target = ServiceTarget(MODEL, "chat", "stand-in", RequestDialect(None, None))
     with Api(server[0], "sk-wrong", target, 30) as api, pytest.raises(HeadfirstError, match="401"):
         runner.examine(api, MARK)
     assert httpx.get(f"{server[0]}/health").status_code == 200

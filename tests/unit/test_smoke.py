@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import pytest
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.smoke import runner
-from headfirst.control.smoke.api import Api, Parser, Target
-from headfirst.control.smoke.verdict import CASES, Case, CaseResult, Report, write_junit
+from headfirst.control.smoke.api import Api, Parser, ServiceTarget
+from headfirst.control.smoke.verdict import CASES, Case, CaseResult, SmokeReport, write_junit
 from headfirst.decide.engines.base import ReadinessProbe, RequestDialect, ScoreRequest, Task
 from headfirst.decide.engines.presets import Purpose
 from openai_server import KEY, MODEL, State, serving
@@ -144,7 +144,7 @@ def judged(
 ) -> CaseResult:
     with serving(**server) as (url, state):
         task: Any = planned or state.task
-        target = Target(MODEL, task, "Stand-in", dialect, parsers or {})
+        target = ServiceTarget(MODEL, task, "Stand-in", dialect, parsers or {})
         with Api(url, KEY, target, 20) as api:
             [result] = runner.run(api, [CASES[name]], Watched(), str).results
     return result
@@ -343,7 +343,7 @@ def test_an_answer_that_does_not_come(slow: str) -> None:
         thread = threading.Thread(target=drip, args=[listener], daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with Api(url, KEY, Target(MODEL, "chat", "Stand-in", FULL), 1.0) as api:
+        with Api(url, KEY, ServiceTarget(MODEL, "chat", "Stand-in", FULL), 1.0) as api:
             [found] = runner.run(api, [CASES["chat.answer"]], Watched(), str).results
         ended.set()
     assert (found.verdict, found.why) == ("failed", "no complete answer within 1 s")
@@ -352,7 +352,7 @@ def test_an_answer_that_does_not_come(slow: str) -> None:
 
 def test_nothing_listens() -> None:
     readiness = ReadinessProbe("/health", "", {}, ())
-    with Api("http://127.0.0.1:1", KEY, Target(MODEL, "chat", "Stand-in", FULL), 5) as api:
+    with Api("http://127.0.0.1:1", KEY, ServiceTarget(MODEL, "chat", "Stand-in", FULL), 5) as api:
         [found] = runner.run(api, [CASES["chat.answer"]], Watched(), str).results
         assert "connection was closed" in found.why
         with pytest.raises(NotReadyError, match="not ready"):
@@ -370,8 +370,8 @@ def test_a_service_that_still_starts() -> None:
                     api.require_ready(readiness)
 
 
-def target(task: Task = "chat") -> Target:
-    return Target(MODEL, task, "Stand-in", FULL)
+def target(task: Task = "chat") -> ServiceTarget:
+    return ServiceTarget(MODEL, task, "Stand-in", FULL)
 
 
 def test_lines_have_no_secret_and_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -420,7 +420,7 @@ def test_junit_is_what_ci_systems_read(tmp_path: Path) -> None:
         CaseResult(case=f"a.{number}", verdict=verdict, why='<why> & "how"', hint="x=1", seconds=1.5)  # type: ignore[arg-type]
         for number, verdict in enumerate(verdicts)
     ]
-    report = Report(service="m", engine="E", task="chat", seconds=4.5, results=results)
+    report = SmokeReport(service="m", engine="E", task="chat", seconds=4.5, results=results)
     assert report.passed is False
     write_junit(report, tmp_path / "smoke.xml")
     suite = ElementTree.parse(tmp_path / "smoke.xml").getroot()
@@ -433,7 +433,7 @@ def test_junit_is_what_ci_systems_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("dialect", "penalty"), [(FULL, 0), (BARE, 2)])
 def test_white_space_in_json_comes_to_an_end(dialect: RequestDialect, penalty: int) -> None:
-    found = Target(MODEL, "chat", "Stand-in", dialect)
+    found = ServiceTarget(MODEL, "chat", "Stand-in", dialect)
     with serving() as (url, state), Api(url, KEY, found, 5) as api:
         runner.run(api, [CASES["structured.json-schema"]], Watched(), str)
     assert state.bodies[0]["frequency_penalty"] == penalty

@@ -19,7 +19,7 @@ from headfirst.control.live.status_types import ClusterStatus
 from headfirst.control.live.watch import Snapshot
 from headfirst.control.report.types import ClusterReport
 from headfirst.control.run.comm import Comm
-from headfirst.control.smoke.verdict import Report
+from headfirst.control.smoke.verdict import SmokeReport
 from headfirst.decide.diagnose.types import Diagnosis, ReplicaDiagnosis, Tuning
 from headfirst.decide.plan.sizing.models import Models
 from headfirst.decide.plan.types import Plan
@@ -58,7 +58,7 @@ OUTPUTS = (
     Output("deploy diagnose --tuning", "{}", Tuning),
     Output("deploy report", "{}", ClusterReport),
     Output("deploy events", "{}", History),
-    Output("deploy test", "{}", Report),
+    Output("deploy test", "{}", SmokeReport),
     Output("deploy test --accuracy DATA", "{}", AccuracySummary),
     Output("deploy test --list", "a list of objects with `case` and `title`"),
     Output(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from headfirst.control.deployment.verbs.smoke import SmokeWatcher
-    from headfirst.control.smoke.verdict import Case, CaseResult, Report
+    from headfirst.control.smoke.verdict import Case, CaseResult, SmokeReport
 
 _MARKS = {
     "passed": "[green]✓[/]",
@@ -181,13 +181,13 @@ def print_cases(cases: Sequence[Case], console: Console, *, as_json: bool) -> No
 def watcher(console: Console, cases: Sequence[Case], *, as_json: bool) -> Iterator[SmokeWatcher]:
     """What shows the run while it lasts: nothing with `as_json`."""
     if as_json:
-        yield _Silent()
+        yield _SilentSmokeWatcher()
         return
     with console.status("Connecting …") as status:
         yield _Lines(console, status, cases)
 
 
-class _Silent:
+class _SilentSmokeWatcher:
     def left(self, seconds: float) -> None:
         """Nothing."""
 
@@ -228,7 +228,7 @@ def _why(result: CaseResult) -> str:
     return f"{result.why}. {result.hint}" if result.hint else result.why
 
 
-def print_summary(report: Report, console: Console) -> None:
+def print_summary(report: SmokeReport, console: Console) -> None:
     """What failed once more, what the service can do, and counts."""
     from headfirst.decide.plan.capabilities import sentence
 

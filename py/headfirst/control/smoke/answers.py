@@ -39,32 +39,32 @@ class RefusedRequest(FailedCase):
         self.message = message
 
 
-class _Answer(BaseModel):
+class _ApiAnswer(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, str_max_length=_LONGEST_TEXT)
 
 
-class Usage(_Answer):
+class Usage(_ApiAnswer):
     """Tokens of a request."""
 
     prompt_tokens: Count
     completion_tokens: Count | None = 0
 
 
-class Function(_Answer):
+class Function(_ApiAnswer):
     """A call as the model writes it; `arguments` is JSON."""
 
     name: str
     arguments: str
 
 
-class ToolCall(_Answer):
+class ToolCall(_ApiAnswer):
     """One call of a tool."""
 
     id: str
     function: Function
 
 
-class Message(_Answer):
+class ChatMessage(_ApiAnswer):
     """What the model writes; engines name the thinking differently."""
 
     content: str | None = None
@@ -83,7 +83,7 @@ class Message(_Answer):
         return self.thinking + (self.content or "")
 
 
-class TopLogprob(_Answer):
+class TopLogprob(_ApiAnswer):
     """A token that was considered, with the logarithm of its probability."""
 
     token: str
@@ -96,25 +96,25 @@ class TokenLogprob(TopLogprob):
     top_logprobs: list[TopLogprob] = []
 
 
-class Logprobs(_Answer):
+class Logprobs(_ApiAnswer):
     """Token for token."""
 
     content: list[TokenLogprob] | None = None
 
 
-class Choice(_Answer):
+class ChatChoice(_ApiAnswer):
     """One answer of a chat."""
 
     index: int
-    message: Message
+    message: ChatMessage
     finish_reason: str | None = None
     logprobs: Logprobs | None = None
 
 
-class Chat(_Answer):
+class ChatAnswer(_ApiAnswer):
     """POST /v1/chat/completions."""
 
-    choices: Annotated[list[Choice], Field(min_length=1)]
+    choices: Annotated[list[ChatChoice], Field(min_length=1)]
     usage: Usage
 
     @property
@@ -123,7 +123,7 @@ class Chat(_Answer):
         return self.choices[0].message.text
 
 
-class Delta(_Answer):
+class Delta(_ApiAnswer):
     """A piece of a message."""
 
     content: str | None = None
@@ -136,34 +136,34 @@ class Delta(_Answer):
         return (self.reasoning_content or self.reasoning or "") + (self.content or "")
 
 
-class ChunkChoice(_Answer):
+class ChunkChoice(_ApiAnswer):
     """A piece of one answer."""
 
     delta: Delta
     finish_reason: str | None = None
 
 
-class Chunk(_Answer):
+class Chunk(_ApiAnswer):
     """One event of a stream; the one with `usage` has no choices."""
 
     choices: list[ChunkChoice] = []
     usage: Usage | None = None
 
 
-class Text(_Answer):
+class CompletionChoice(_ApiAnswer):
     """One answer of a completion."""
 
     text: str
 
 
-class Completion(_Answer):
+class Completion(_ApiAnswer):
     """POST /v1/completions."""
 
-    choices: Annotated[list[Text], Field(min_length=1)]
+    choices: Annotated[list[CompletionChoice], Field(min_length=1)]
     usage: Usage
 
 
-class Model(_Answer):
+class ListedModel(_ApiAnswer):
     """One line of GET /v1/models; `parent` is that of a LoRA adapter."""
 
     id: str
@@ -171,39 +171,39 @@ class Model(_Answer):
     max_model_len: Count | None = None
 
 
-class Models(_Answer):
+class ModelList(_ApiAnswer):
     """GET /v1/models."""
 
-    data: list[Model]
+    data: list[ListedModel]
 
 
-class Embedding(_Answer):
+class Embedding(_ApiAnswer):
     """One vector, as numbers or as base64 of little-endian float32."""
 
     index: int
     embedding: list[FiniteFloat] | str
 
 
-class Embeddings(_Answer):
+class Embeddings(_ApiAnswer):
     """POST /v1/embeddings."""
 
     data: list[Embedding]
 
 
-class Label(_Answer):
+class Label(_ApiAnswer):
     """The class of one text."""
 
     label: str
     probs: Annotated[list[FiniteFloat], Field(min_length=1)]
 
 
-class Labels(_Answer):
+class Labels(_ApiAnswer):
     """A classification."""
 
     data: list[Label]
 
 
-A = TypeVar("A", bound=_Answer)
+A = TypeVar("A", bound=_ApiAnswer)
 
 
 def read(kind: type[A], answer: Any) -> A:

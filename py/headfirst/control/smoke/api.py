@@ -13,7 +13,7 @@ import openai
 
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.control.smoke.answers import Chat, Chunk, FailedCase, Models, RefusedRequest, read
+from headfirst.control.smoke.answers import ChatAnswer, Chunk, FailedCase, ModelList, RefusedRequest, read
 from headfirst.decide.engines.base import ReadinessProbe, RequestDialect, Task
 from headfirst.decide.engines.presets import Purpose
 
@@ -38,7 +38,7 @@ class Parser:
 
 
 @dataclass(frozen=True)
-class Target:
+class ServiceTarget:
     """What the plan has decided about a service, as far as requests depend on it."""
 
     model: str  # its name in the API
@@ -55,7 +55,7 @@ class Api:
     `timeout_s` seconds, for a broken one and for one that is not what the API defines.
     """
 
-    def __init__(self, url: str, key: str, target: Target, timeout_s: float) -> None:
+    def __init__(self, url: str, key: str, target: ServiceTarget, timeout_s: float) -> None:
         self.url = url
         self.target = target
         self.timeout_s = timeout_s
@@ -94,10 +94,10 @@ class Api:
         except FailedCase as error:
             raise NotReadyError(f"the service is not ready: {error.what}", hint=hint) from None
 
-    def chat(self, messages: str | list[dict[str, Any]] = PROMPT, **parameters: Any) -> Chat:
+    def chat(self, messages: str | list[dict[str, Any]] = PROMPT, **parameters: Any) -> ChatAnswer:
         """One chat request; greedy and of at most 16 tokens unless `parameters` set something else."""
         with self.errors():
-            return read(Chat, self.client.chat.completions.create(**self._chat(messages, parameters)))
+            return read(ChatAnswer, self.client.chat.completions.create(**self._chat(messages, parameters)))
 
     def stream(self, messages: str | list[dict[str, Any]] = PROMPT, **parameters: Any) -> Iterator[Chunk]:
         """The events of a chat request; the connection ends with the iterator."""
@@ -108,11 +108,11 @@ class Api:
             for event in events:
                 yield read(Chunk, event)
 
-    def models(self) -> Models:
+    def models(self) -> ModelList:
         """What the service serves."""
         with self.errors():
             # Not models.list(), whose pages hide an answer that is no list.
-            return read(Models, self.client.get("/models", cast_to=object))
+            return read(ModelList, self.client.get("/models", cast_to=object))
 
     def get(self, path: str) -> None:
         """GET a path of the engine's own; the answer's body does not matter."""

@@ -11,7 +11,7 @@ from headfirst.common.errors import InputError
 from headfirst.common.untrusted import shown
 from headfirst.control.smoke import cases as _cases  # noqa: F401 - registers them
 from headfirst.control.smoke.api import Api
-from headfirst.control.smoke.verdict import CASES, Case, CaseResult, Report
+from headfirst.control.smoke.verdict import CASES, Case, CaseResult, SmokeReport
 
 _LONGEST_LINE = 240
 
@@ -42,7 +42,7 @@ def chosen(patterns: Sequence[str]) -> list[Case]:
     return cases
 
 
-def run(api: Api, cases: Sequence[Case], watcher: CaseWatcher, scrub: Callable[[str], str]) -> Report:
+def run(api: Api, cases: Sequence[Case], watcher: CaseWatcher, scrub: Callable[[str], str]) -> SmokeReport:
     """The verdicts; `scrub` takes secrets out of what the server has sent."""
     begin = time.monotonic()
     results = []
@@ -56,7 +56,7 @@ def run(api: Api, cases: Sequence[Case], watcher: CaseWatcher, scrub: Callable[[
         result = CaseResult(case=case.name, verdict=verdict, why=line, hint=hint, seconds=seconds)
         results.append(result)
         watcher.ended(result)
-    return Report(
+    return SmokeReport(
         service=api.target.model,
         engine=api.target.engine,
         task=api.target.task,

@@ -51,7 +51,7 @@ class CaseResult(BaseModel):
     seconds: float
 
 
-class Report(BaseModel):
+class SmokeReport(BaseModel):
     """One run on one service; it has passed when no case failed."""
 
     model_config = ConfigDict(frozen=True)
@@ -75,7 +75,7 @@ class Report(BaseModel):
         return Counter(result.verdict for result in self.results)
 
 
-def write_junit(report: Report, path: Path) -> None:
+def write_junit(report: SmokeReport, path: Path) -> None:
     """Write the XML that CI systems read; what is neither passed nor failed is skipped."""
     counts = report.counts
     suite = ElementTree.Element(

@@ -25,8 +25,8 @@ from headfirst.control.deployment.verbs.service import open_api
 from headfirst.control.evalscope import environment, process
 from headfirst.control.evalscope.process import Evalscope
 from headfirst.control.paths import state_dir
-from headfirst.control.smoke.answers import FailedCase, Model, RefusedRequest
-from headfirst.control.smoke.api import Api, Target
+from headfirst.control.smoke.answers import FailedCase, ListedModel, RefusedRequest
+from headfirst.control.smoke.api import Api, ServiceTarget
 from headfirst.decide.engines.base import RequestDialect
 
 # Of an answer; a model that thinks first needs more. No more than half of the context.
@@ -185,7 +185,9 @@ def at_address(given: Address, exam: Exam, service: AskedService, watcher: ExamW
     if given.warning:
         watcher.note(given.warning)
     key = given.key or _NO_KEY
-    with Api(given.url, key, Target("", "chat", "", RequestDialect(None, None)), exam.timeout_s) as api:
+    with Api(
+        given.url, key, ServiceTarget("", "chat", "", RequestDialect(None, None)), exam.timeout_s
+    ) as api:
         try:
             listed = api.models().data
         except FailedCase as error:
@@ -212,14 +214,14 @@ def is_run(path: Path) -> bool:
     return path.suffix == ".json" or any((path / name).is_file() for name in (FILE, JOURNAL))
 
 
-def _listed(api: Api) -> list[Model]:
+def _listed(api: Api) -> list[ListedModel]:
     try:
         return api.models().data
     except FailedCase as error:
         raise HeadfirstError(f"the service does not answer: {error.what}") from None
 
 
-def _fitting(listed: Sequence[Model], model: str, tokens: int) -> int:
+def _fitting(listed: Sequence[ListedModel], model: str, tokens: int) -> int:
     """At most half of the context, so that the other half has room for the question."""
     context = next((its.max_model_len for its in listed if its.id == model), None)
     return min(tokens, context // 2) if context else tokens

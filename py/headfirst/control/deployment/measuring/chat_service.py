@@ -14,7 +14,7 @@ from headfirst.control.deployment.verbs.diagnose import nodes_of
 from headfirst.control.deployment.verbs.service import is_routed
 from headfirst.control.deployment.verbs.smoke import api_target
 from headfirst.control.evalscope import environment
-from headfirst.control.smoke.api import Target
+from headfirst.control.smoke.api import ServiceTarget
 from headfirst.decide.cluster.types import Cluster, Replica, Service
 from headfirst.decide.engines.base import ReadinessProbe
 from headfirst.decide.plan import types as plan
@@ -26,7 +26,7 @@ class ChatService:
 
     cluster: Cluster
     subject: Subject
-    target: Target
+    target: ServiceTarget
     readiness: ReadinessProbe
     python: Path
 

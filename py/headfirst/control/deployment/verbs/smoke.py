@@ -11,8 +11,8 @@ from headfirst.control.deployment.running.recorded import timed
 from headfirst.control.deployment.verbs.service import open_api
 from headfirst.control.run.reporters.recording import Recording
 from headfirst.control.smoke import runner
-from headfirst.control.smoke.api import Api, Parser, Target
-from headfirst.control.smoke.verdict import Case, CaseResult, Report
+from headfirst.control.smoke.api import Api, Parser, ServiceTarget
+from headfirst.control.smoke.verdict import Case, CaseResult, SmokeReport
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Service
 from headfirst.decide.engines.base import ReadinessProbe
@@ -28,7 +28,9 @@ class SmokeWatcher(runner.CaseWatcher, Protocol):
         """How long the run still takes, by recorded ones."""
 
 
-def run(options: RunOptions, cases: Sequence[Case], watcher: SmokeWatcher, *, timeout_s: float) -> Report:
+def run(
+    options: RunOptions, cases: Sequence[Case], watcher: SmokeWatcher, *, timeout_s: float
+) -> SmokeReport:
     """Run the cases on what `options.service` names. NotReadyError: it does not answer."""
     prepared = prepare(options.inventories, options.extra_vars, probe=True)
     service, _ = prepared.cluster.chosen(options.service)[0]
@@ -41,11 +43,11 @@ def run(options: RunOptions, cases: Sequence[Case], watcher: SmokeWatcher, *, ti
     ):
         api.require_ready(readiness)
         with timed(prepared.cluster, options, "test", f"{len(cases)} cases") as recording:
-            report = runner.run(api, cases, _Timed(watcher, recording), Scrubber([key]).text)
+            report = runner.run(api, cases, _TimedSmokeWatcher(watcher, recording), Scrubber([key]).text)
     return report.model_copy(update={"capabilities": planned.capabilities})
 
 
-class _Timed:
+class _TimedSmokeWatcher:
     """The watcher; each case begins with the time left, and what it takes is recorded."""
 
     def __init__(self, watcher: SmokeWatcher, recording: Recording) -> None:
@@ -64,7 +66,7 @@ class _Timed:
         self._watcher.ended(result)
 
 
-def api_target(service: Service, planned: plan.PlannedService) -> tuple[Target, ReadinessProbe]:
+def api_target(service: Service, planned: plan.PlannedService) -> tuple[ServiceTarget, ReadinessProbe]:
     """How a service is asked, and how it shows that it is ready."""
     engine = engines.get(planned.engine, planned.engine_version)
     chosen = [word for option in planned.chosen_arguments for word in (option.flag, option.value) if word]
@@ -75,7 +77,7 @@ def api_target(service: Service, planned: plan.PlannedService) -> tuple[Target, 
         "tools": _parser("tools", capabilities.tools, service, planned),
         "reasoning": _parser("reasoning", capabilities.reasoning, service, planned),
     }
-    target = Target(planned.served_model_name, planned.task, engine.title, dialect, parsers)
+    target = ServiceTarget(planned.served_model_name, planned.task, engine.title, dialect, parsers)
     return target, engine.readiness(planned.task)
 
 

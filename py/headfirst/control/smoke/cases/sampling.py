@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headfirst.common.untrusted import shown
-from headfirst.control.smoke.answers import Chat, FailedCase, NotSupportedCase, RefusedRequest
+from headfirst.control.smoke.answers import ChatAnswer, FailedCase, NotSupportedCase, RefusedRequest
 from headfirst.control.smoke.api import Api
 from headfirst.control.smoke.verdict import case
 
@@ -119,7 +119,7 @@ def _refuse_ignored(api: Api, parameter: str) -> None:
         raise NotSupportedCase(reason)
 
 
-def _equal(first: Chat, second: Chat) -> str:
+def _equal(first: ChatAnswer, second: ChatAnswer) -> str:
     if not first.text:
         raise FailedCase("the answer has no text")
     if first.text != second.text:

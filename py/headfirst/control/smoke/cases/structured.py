@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headfirst.common.untrusted import UntrustedError, json_document, shown
-from headfirst.control.smoke.answers import Chat, FailedCase, NotSupportedCase
+from headfirst.control.smoke.answers import ChatAnswer, FailedCase, NotSupportedCase
 from headfirst.control.smoke.api import Api
 from headfirst.control.smoke.verdict import case
 from headfirst.decide.engines.base import PATTERN
@@ -82,7 +82,7 @@ def _filled(spelling: Any, pattern: str) -> Any:
     return pattern if spelling == PATTERN else spelling
 
 
-def _content(chat: Chat) -> str:
+def _content(chat: ChatAnswer) -> str:
     choice = chat.choices[0]
     if choice.finish_reason == "length":
         raise FailedCase(f"no end within {chat.usage.completion_tokens} tokens: {shown(chat.text)}")

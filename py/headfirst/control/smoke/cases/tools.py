@@ -8,7 +8,7 @@ from typing import Any
 
 from headfirst.common.errors import located
 from headfirst.common.untrusted import UntrustedError, json_document, shown
-from headfirst.control.smoke.answers import FailedCase, Message, NotCalledCase, NotSupportedCase, ToolCall
+from headfirst.control.smoke.answers import ChatMessage, FailedCase, NotCalledCase, NotSupportedCase, ToolCall
 from headfirst.control.smoke.api import Api, Parser
 from headfirst.control.smoke.verdict import case
 from headfirst.decide.engines.presets import Purpose
@@ -68,7 +68,7 @@ def _parser(api: Api, purpose: Purpose, name: str | None) -> Iterator[None]:
         yield
 
 
-def _answer(api: Api, choice: Any) -> Message:
+def _answer(api: Api, choice: Any) -> ChatMessage:
     return api.chat(_QUESTION, tools=[_TOOL], tool_choice=choice, max_tokens=api.room).choices[0].message
 
 
