@@ -11,8 +11,8 @@ import pytest
 from headfirst.common.errors import HeadfirstError
 from headfirst.control import demo
 from headfirst.control.accuracy import asking, questions
-from headfirst.control.accuracy.result import Accuracy, Answer, Setup
-from headfirst.control.bench.result import Subject
+from headfirst.control.accuracy.result import Accuracy, ExamAnswer, Setup
+from headfirst.control.bench.result import BenchSubject
 from headfirst.control.evalscope import environment, process
 from openai_server import KEY, MODEL, serving
 from readme_lab import INVENTORY, Service, deploy, on_node
@@ -58,13 +58,13 @@ def record(answers: dict[str, str], data: Path, folder: Path) -> Path:
     """A run on a server that has these answers."""
     listed = questions.read(data)
     limits = asking.Limits(before_conversion.NEW_TOKENS, concurrency=4, timeout_s=60)
-    results: list[Answer] = []
+    results: list[ExamAnswer] = []
     with (
         serving(answers=answers) as (url, _),
         process.running(environment.python(print), "questions", url, KEY, folder / "log") as tool,
     ):
         asking.ask(tool, MODEL, listed, limits, results.append)
-    subject = Subject(
+    subject = BenchSubject(
         cluster="reference", service="fp8", replicas=[0], is_routed=False, model="headfirst-demo",
         engine="transformers", engine_version="", image="", device="cpu", hosts=[], tensor_parallel=1,
         pipeline_parallel=1, data_parallel=1, arguments=[],

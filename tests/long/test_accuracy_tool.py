@@ -17,7 +17,7 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.control.accuracy import asking, questions
 from headfirst.control.accuracy.endpoint import KEY_VARIABLE
 from headfirst.control.accuracy.questions import Question
-from headfirst.control.accuracy.result import FILE, JOURNAL, Answer, Endpoint, read
+from headfirst.control.accuracy.result import FILE, JOURNAL, Endpoint, ExamAnswer, read
 from headfirst.control.cli.app import app
 from headfirst.control.credentials import local_ca
 from headfirst.control.evalscope import environment, process
@@ -54,7 +54,7 @@ def asked(
     key: str,
     log: Path,
     listed: Sequence[Question],
-    answered: Callable[[Answer], None],
+    answered: Callable[[ExamAnswer], None],
 ) -> None:
     with process.running(python, "questions", url, key, log) as tool:
         asking.ask(tool, MODEL, listed, LIMITS, answered)
@@ -62,12 +62,12 @@ def asked(
 
 def ask(
     python: Path, log: Path, given: list[dict[str, Any]], **server: Any
-) -> tuple[dict[str, Answer], State]:
+) -> tuple[dict[str, ExamAnswer], State]:
     """The answers to the questions of a file, by question, and what the server has seen."""
     file = log.with_name("questions.jsonl")
     file.write_text("".join(json.dumps(line) + "\n" for line in given))
     listed = questions.read(file)
-    answers: list[Answer] = []
+    answers: list[ExamAnswer] = []
     with serving(**server) as (url, state):
         asked(python, url, KEY, log, listed, answers.append)
     names = {question.id: question.question for question in listed}
@@ -129,7 +129,7 @@ def test_a_failed_request_is_no_wrong_answer_and_the_key_is_in_no_output(
 
 def test_a_wrong_key_is_the_reason(python: Path, tmp_path: Path) -> None:
     listed = [Question(place="a:1", kind="text", question="Short?", answer="no")]
-    answers: list[Answer] = []
+    answers: list[ExamAnswer] = []
     with serving() as (url, _):
         asked(python, url, "sk-wrong", tmp_path / "log", listed, answers.append)
     assert "401" in (answers[0].error or "")
@@ -152,7 +152,7 @@ def test_a_private_authority_signs_for_a_service_of_others(
     monkeypatch.setattr(Server, "get_request", encrypted)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca"))
     listed = [Question(place="a:1", kind="text", question="Short?", answer="no")]
-    answers: list[Answer] = []
+    answers: list[ExamAnswer] = []
     with serving(answers={"Short?": "no"}) as (plain, _):
         url = plain.replace("http:", "https:")
         with Api(url, KEY, ServiceTarget(MODEL, "chat", "", RequestDialect(None, None)), 30) as api:

@@ -15,7 +15,7 @@ from headfirst.control.accuracy.result import (
     FILE,
     JOURNAL,
     Accuracy,
-    Answer,
+    ExamAnswer,
     Journal,
     Setup,
     differences,
@@ -34,16 +34,16 @@ def write(path: Path, *lines: Any) -> Path:
     return path
 
 
-def run(answers: Sequence[Answer]) -> Accuracy:
+def run(answers: Sequence[ExamAnswer]) -> Accuracy:
     return Accuracy(date="2026-01-01T00:00:00+00:00", setup=SETUP, answers=list(answers))
 
 
-def answers(rights: str, texts: str = "") -> list[Answer]:
+def answers(rights: str, texts: str = "") -> list[ExamAnswer]:
     """One answer for each character: `+` right, `-` wrong, `!` failed; `texts` are their texts."""
     return [
-        Answer(question=str(n), place=f"d:{n}", error="refused")
+        ExamAnswer(question=str(n), place=f"d:{n}", error="refused")
         if right == "!"
-        else Answer(question=str(n), place=f"d:{n}", right=right == "+", text=texts[n : n + 1])
+        else ExamAnswer(question=str(n), place=f"d:{n}", right=right == "+", text=texts[n : n + 1])
         for n, right in enumerate(rights)
     ]
 
@@ -190,7 +190,7 @@ def test_the_difference_of_equal_runs_is_limited_by_their_size() -> None:
 
 
 def test_the_score_is_of_answered_questions() -> None:
-    score = run([*answers("++-!"), Answer(question="x", place="p", cut=True)]).score
+    score = run([*answers("++-!"), ExamAnswer(question="x", place="p", cut=True)]).score
     assert (score.right, score.answered, score.failed, score.cut, score.share) == (2, 4, 1, 1, 0.5)
     assert (score.low, score.high) == tuple(wilson(2, 4))
 
@@ -253,7 +253,7 @@ def test_an_interrupted_run_continues_without_its_failed_answers(tmp_path: Path)
     path.write_text(path.read_text() + '{"question": "half')
     second = Journal(tmp_path, SETUP)
     assert second.answers == answers("+-")
-    second.add(Answer(question="2", place="d:2"))
+    second.add(ExamAnswer(question="2", place="d:2"))
     second.close()
     assert [answer.question for answer in Journal(tmp_path, SETUP).answers] == ["0", "1", "2"]
     with pytest.raises(InputError, match="another service, data set or limit"):

@@ -15,7 +15,7 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.control.accuracy import asking, endpoint
 from headfirst.control.accuracy.endpoint import KEY_VARIABLE
 from headfirst.control.accuracy.questions import Question
-from headfirst.control.accuracy.result import Answer, Endpoint, read
+from headfirst.control.accuracy.result import Endpoint, ExamAnswer, read
 from headfirst.control.cli.app import app
 from headfirst.control.deployment.measuring import accuracy, chat_service
 from headfirst.control.evalscope import environment, process
@@ -119,11 +119,11 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **server:
         model: str,
         listed: Sequence[Question],
         limits: asking.Limits,
-        answered: Callable[[Answer], None],
+        answered: Callable[[ExamAnswer], None],
     ) -> None:
         jobs.append((*tool, model, limits))
         for question in listed:
-            answered(Answer(question=question.id, place=question.place, right=True, text="4"))
+            answered(ExamAnswer(question=question.id, place=question.place, right=True, text="4"))
 
     data = tmp_path / "sums.jsonl"
     data.write_text('{"question": "2 + 2?", "answer": "4"}\n')

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from headfirst.control.bench.load import SHAPES
-from headfirst.control.bench.result import Result, Subject
+from headfirst.control.bench.result import BenchResult, BenchSubject
 from headfirst.control.cli.shown.bench import print_result
 from headfirst.control.deployment.measuring import chat_service
 from headfirst.decide.cluster.types import Cluster, Replica, Service
@@ -31,15 +31,15 @@ def running(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_service, "nodes_of", nodes_of)
 
 
-def subject_of(its: Cluster, *, is_routed: bool) -> Subject:
+def subject_of(its: Cluster, *, is_routed: bool) -> BenchSubject:
     service = its.services[0]
     return chat_service.subject_of(
         its, service, service.replicas[0], planned(its).services[0], is_routed=is_routed
     )
 
 
-def shown(subject: Subject) -> str:
-    result = Result(
+def shown(subject: BenchSubject) -> str:
+    result = BenchResult(
         headfirst="1", tool="1", date="2026-01-01T00:00:00+00:00", subject=subject,
         shape=next(iter(SHAPES.values())), dataset=None, seed=0, mark="m", path_seconds=0.0, points=[],
     )  # fmt: skip
@@ -62,7 +62,7 @@ def test_both_sides_of_a_divided_service(tmp_path: Path) -> None:
         "data_parallel": 1,
         "arguments": ["serve", "0"],
     }
-    assert Subject.model_validate_json(subject.model_dump_json()) == subject
+    assert BenchSubject.model_validate_json(subject.model_dump_json()) == subject
     text = shown(subject)
     assert "prefill TP 4 × PP 2, decode TP 8 × PP 1" in text
     assert "1 prefill and 1 decode replica(s) behind a router on 2 node(s)" in text

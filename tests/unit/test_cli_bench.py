@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError
-from headfirst.control.bench.result import Subject, read
+from headfirst.control.bench.result import BenchSubject, read
 from headfirst.control.cli.app import app
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.inventory.inventory import load
@@ -20,7 +20,7 @@ from openai_server import KEY, MODEL, serving
 from typer.testing import CliRunner
 
 LAB = str(Path(__file__).parents[2] / "inventories" / "lab.ini")
-SUBJECT = Subject(
+SUBJECT = BenchSubject(
     cluster="lab", service=MODEL, replicas=[0], is_routed=False,
     model=MODEL, engine="sglang", engine_version="1", image="i",
     device="cpu", hosts=["node1"], tensor_parallel=1, pipeline_parallel=1, data_parallel=1, arguments=["run"],

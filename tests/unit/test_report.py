@@ -14,7 +14,7 @@ from threading import Thread
 
 import pytest
 from headfirst.control.bench.load import SHAPES, Load
-from headfirst.control.bench.result import Point, Result, Spread, Subject
+from headfirst.control.bench.result import BenchResult, BenchSubject, Percentiles, Point
 from headfirst.control.cli.app import app
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.secrets import Secrets, load_or_create
@@ -106,8 +106,8 @@ def show(reporter: Reporter, stage: str, changed: int = 0, findings: tuple[Findi
     reporter.handle(StageDone(stage, 1.0, changed, ()))
 
 
-def measured(model: str, date: str = "2026-11-20T10:00:00+00:00") -> Result:
-    spread = Spread(mean=0.1, p50=0.125, p95=0.25, p99=0.3)
+def measured(model: str, date: str = "2026-11-20T10:00:00+00:00") -> BenchResult:
+    spread = Percentiles(mean=0.1, p50=0.125, p95=0.25, p99=0.3)
     point = Point(
         load=Load(kind="concurrency", value=16),
         requests=64,
@@ -123,7 +123,7 @@ def measured(model: str, date: str = "2026-11-20T10:00:00+00:00") -> Result:
         tpot=spread,
         e2e=spread,
     )
-    subject = Subject(
+    subject = BenchSubject(
         cluster="a100x4",
         service="DeepSeek-R1",
         replicas=[0],
@@ -139,7 +139,7 @@ def measured(model: str, date: str = "2026-11-20T10:00:00+00:00") -> Result:
         data_parallel=1,
         arguments=[],
     )
-    return Result(
+    return BenchResult(
         headfirst="0.1.0",
         tool="evalscope 1.0",
         date=date,

@@ -19,13 +19,13 @@ import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError, StoppedError
 from headfirst.control.bench import trial
 from headfirst.control.bench.load import SHAPES, Load
-from headfirst.control.bench.result import Point, RequestTimes, Subject, point
+from headfirst.control.bench.result import BenchSubject, Point, RequestTimes, point
 from headfirst.control.bench.trial import Judged
 from headfirst.control.cli.shown.tune import watcher
 from headfirst.control.deployment.measuring import restored as restoring
 from headfirst.control.deployment.measuring import tune as tuning
 from headfirst.control.deployment.measuring.bench import Workload
-from headfirst.control.deployment.measuring.candidates import Candidate, changed, merged, of_advice
+from headfirst.control.deployment.measuring.candidates import TuneCandidate, changed, merged, of_advice
 from headfirst.control.deployment.measuring.tune import Wishes, intended
 from headfirst.control.deployment.measuring.written import write_arguments
 from headfirst.control.deployment.prepare import prepare
@@ -37,7 +37,7 @@ from headfirst.decide.diagnose.types import Advice
 
 LAB = Path(__file__).resolve().parents[2] / "inventories" / "lab.ini"
 LOAD = Load(kind="concurrency", value=4)
-SUBJECT = Subject(
+SUBJECT = BenchSubject(
     cluster="lab", service="s", replicas=[0], is_routed=False,
     model="m", engine="sglang", engine_version="1", image="i",
     device="cpu", hosts=["a"], tensor_parallel=1, pipeline_parallel=1, data_parallel=1, arguments=[],
@@ -134,7 +134,7 @@ def test_a_candidate_is_for_the_service_that_is_named(monkeypatch: pytest.Monkey
     known = partial(prepare, probe=False)
     monkeypatch.setattr(tuning, "prepare", lambda *given, probe, service: known(*given, service=service))
     plan = intended(options, wishes())
-    candidate = Candidate(arguments={"--schedule-policy": "fcfs"}, why="", source="")
+    candidate = TuneCandidate(arguments={"--schedule-policy": "fcfs"}, why="", source="")
     changed_options = changed(options, plan.service, candidate)
     assert changed_options.engine_args == {"chat": ["--schedule-policy", "fcfs"]}
     assert changed_options.extra_vars == [extra]
@@ -152,7 +152,7 @@ def test_advice_adds_values_that_are_not_known_yet() -> None:
         Advice(setting="--a", change="", why="w", values=["1", "2"]),
         Advice(setting="--b", change="", why="w"),
     ]
-    known = [Candidate(arguments={"--a": "1"}, why="", source="")]
+    known = [TuneCandidate(arguments={"--a": "1"}, why="", source="")]
     assert [str(one) for one in of_advice(advice, known)] == ["--a 2"]
 
 
@@ -215,7 +215,7 @@ def tried(
     monkeypatch.setattr(tuning.bench, "opened", cluster.opened)
     monkeypatch.setattr(tuning, "tuning", cluster.figures)
     plan = intended(OPTIONS, wishes())
-    plan.candidates[:] = [Candidate(arguments={"--x": name}, why="", source="") for name in names]
+    plan.candidates[:] = [TuneCandidate(arguments={"--x": name}, why="", source="") for name in names]
     console = Terminal(quiet=True)
     try:
         with watcher(console, wishes()) as shown, QuietReporter() as quiet:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, is_dataclass
 from typing import Any, get_args
 
 from headfirst.control.accuracy.comparison import AccuracySummary
-from headfirst.control.bench.result import Result
+from headfirst.control.bench.result import BenchResult
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.measuring.tune import Tuned
 from headfirst.control.deployment.verbs.events import History
@@ -62,9 +62,11 @@ OUTPUTS = (
     Output("deploy test --accuracy DATA", "{}", AccuracySummary),
     Output("deploy test --list", "a list of objects with `case` and `title`"),
     Output(
-        "deploy bench", "`folder` and {}; with `--slo` also `slo`, with `--compare` also `compared`", Result
+        "deploy bench",
+        "`folder` and {}; with `--slo` also `slo`, with `--compare` also `compared`",
+        BenchResult,
     ),
-    Output("deploy bench --engines NAME,…", "`folder`, and `runs`: a list of {}", Result),
+    Output("deploy bench --engines NAME,…", "`folder`, and `runs`: a list of {}", BenchResult),
     Output("deploy tune", "`folder`, `engine_args` and {}", Tuned),
     Output(
         "deploy credentials",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headfirst.common.untrusted import integer
 from headfirst.control.accuracy.questions import Question
-from headfirst.control.accuracy.result import Answer
+from headfirst.control.accuracy.result import ExamAnswer
 from headfirst.control.evalscope.process import Evalscope
 
 
@@ -25,7 +25,7 @@ def ask(
     model: str,
     questions: Sequence[Question],
     limits: Limits,
-    answered: Callable[[Answer], None],
+    answered: Callable[[ExamAnswer], None],
 ) -> None:
     """Ask all; `answered` gets each answer as it comes. HeadfirstError: the tool failed."""
     words = {"question", "answer", "choices"}
@@ -42,4 +42,4 @@ def ask(
         for result in tool.run(job):
             number = integer(result.pop("number", None), what="the load tool's answer", high=len(same) - 1)
             known = {"question": same[number].id, "place": same[number].place}
-            answered(tool.attempt(Answer, {**result, **known}))
+            answered(tool.attempt(ExamAnswer, {**result, **known}))

@@ -14,7 +14,7 @@ from headfirst.common.errors import InputError
 from headfirst.common.state_files import replace_file
 from headfirst.common.untrusted import UntrustedError, json_document
 from headfirst.control.accuracy.statistics import wilson
-from headfirst.control.bench.result import Subject
+from headfirst.control.bench.result import BenchSubject
 from headfirst.control.evalscope.process import RequestResult
 from headfirst.decide.frozen import Frozen
 
@@ -26,7 +26,7 @@ _MAX_LINE_BYTES = 1 << 20
 Count = Annotated[int, Field(ge=0)]
 
 
-class Answer(RequestResult):
+class ExamAnswer(RequestResult):
     """What became of one question. `extracted` is the part of `text` that was compared with the right answer.
 
     `cut`: the answer ended at `max_tokens`. With `error` there was no answer.
@@ -58,7 +58,7 @@ class Setup(Frozen):
 
     headfirst: str
     tool: str
-    subject: Subject | Endpoint
+    subject: BenchSubject | Endpoint
     data: str  # the name of the file or folder
     questions: str  # questions.digest
     max_tokens: Count
@@ -82,7 +82,7 @@ class Accuracy(Frozen):
     version: Literal[1] = 1
     date: str  # ISO 8601, UTC
     setup: Setup
-    answers: list[Answer]
+    answers: list[ExamAnswer]
 
     @property
     def score(self) -> Score:
@@ -130,7 +130,7 @@ class Journal:
         replace_file(path, "".join(map(_line, [setup, *self.answers])))
         self._file = path.open("a", encoding="utf-8")
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: ExamAnswer) -> None:
         """Keep an answer."""
         self.answers.append(answer)
         self._file.write(_line(answer))
@@ -145,7 +145,7 @@ def _line(model: BaseModel) -> str:
     return model.model_dump_json() + "\n"
 
 
-def _continued(path: Path, setup: Setup) -> list[Answer]:
+def _continued(path: Path, setup: Setup) -> list[ExamAnswer]:
     """The answers of the run that began there, without failed ones, which are asked again."""
     if not path.exists():
         return []
@@ -161,7 +161,7 @@ def _continued(path: Path, setup: Setup) -> list[Answer]:
             where=str(path),
             hint="Name another folder with -o, or remove this file.",
         )
-    answers = [_parsed(Answer, line, str(path), _MAX_LINE_BYTES) for line in lines[1:]]
+    answers = [_parsed(ExamAnswer, line, str(path), _MAX_LINE_BYTES) for line in lines[1:]]
     return [answer for answer in answers if answer.error is None]
 
 

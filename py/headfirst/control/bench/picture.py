@@ -17,14 +17,14 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _TICKS = 5
 
 
-class Line(NamedTuple):
+class PlotLine(NamedTuple):
     """One run."""
 
     name: str
     points: Sequence[Point]
 
 
-def svg(title: str, lines: Sequence[Line]) -> str:
+def svg(title: str, lines: Sequence[PlotLine]) -> str:
     """The picture; loads at which no request was answered have no point."""
     runs = [(line.name, [_place(point) for point in line.points if point.e2e]) for line in lines]
     places = [place for _, run in runs for place in run]

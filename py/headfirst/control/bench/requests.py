@@ -32,7 +32,7 @@ class Scale(NamedTuple):
         return max(1, round((tokens - self.fixed) / self.per_word))
 
 
-class Batch(NamedTuple):
+class RequestBatch(NamedTuple):
     """Which requests of a run: those of one point, with its warm-up. No two batches share a request."""
 
     number: int
@@ -46,7 +46,7 @@ def sample(words: int, seed: str) -> str:
 
 
 def of_shape(
-    shape: Shape, scale: Scale, batch: Batch, *, model: str, seed: int, mark: str
+    shape: Shape, scale: Scale, batch: RequestBatch, *, model: str, seed: int, mark: str
 ) -> Iterator[dict[str, Any]]:
     """Bodies of chat requests."""
     shared = sample(scale.words(shape.shared), f"{seed}/shared") + " " if shape.shared else ""
@@ -70,7 +70,7 @@ def body(model: str, messages: Sequence[Any], answer: int) -> dict[str, Any]:
 
 
 def of_dataset(
-    lines: Sequence[dict[str, Any]], batch: Batch, *, model: str, answer: int
+    lines: Sequence[dict[str, Any]], batch: RequestBatch, *, model: str, answer: int
 ) -> Iterator[dict[str, Any]]:
     """Bodies from the lines of a dataset, from the first again after the last."""
     for index in range(batch.first, batch.first + batch.number):

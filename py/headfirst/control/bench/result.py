@@ -42,7 +42,7 @@ class RequestTimes(RequestResult):
         return (self.end - self.start - self.first) / (self.answer - 1) if self.answer > 1 else None
 
 
-class Spread(Frozen):
+class Percentiles(Frozen):
     """Percentiles by nearest rank."""
 
     mean: Seconds
@@ -68,9 +68,9 @@ class Point(Frozen):
     total_rate: Seconds
     prompt_tokens: Seconds
     answer_tokens: Seconds
-    ttft: Spread | None
-    tpot: Spread | None
-    e2e: Spread | None
+    ttft: Percentiles | None
+    tpot: Percentiles | None
+    e2e: Percentiles | None
 
     @property
     def failed(self) -> int:
@@ -78,7 +78,7 @@ class Point(Frozen):
         return sum(self.errors.values())
 
 
-class Side(Frozen):
+class PrefillSide(Frozen):
     """The prefill replicas of a service that divides prefill and decode.
 
     `arguments` are those of rank 0 of the first one.
@@ -92,7 +92,7 @@ class Side(Frozen):
     arguments: list[str]
 
 
-class Subject(Frozen):
+class BenchSubject(Frozen):
     """What was measured: a replica, or with `is_routed` all of them through their router.
 
     `image` and `arguments` are those of rank 0 of the first one. Where prefill and decode are divided, they
@@ -114,7 +114,7 @@ class Subject(Frozen):
     data_parallel: int
     arguments: list[str]
     # Left out of JSON where each replica computes prompts and answers.
-    prefill: Side | None = Field(default=None, exclude_if=operator.not_)
+    prefill: PrefillSide | None = Field(default=None, exclude_if=operator.not_)
 
     @property
     def names(self) -> tuple[str, str]:
@@ -122,14 +122,14 @@ class Subject(Frozen):
         return self.cluster, f"{self.service}-{self.engine}"
 
 
-class Result(Frozen):
+class BenchResult(Frozen):
     """A whole run. `path_seconds`: the round trip from the load tool to the head, part of every TTFT."""
 
     version: Literal[1] = 1
     headfirst: str
     tool: str
     date: str  # ISO 8601, UTC
-    subject: Subject
+    subject: BenchSubject
     shape: Shape
     dataset: str | None  # file name and sha256
     seed: int
@@ -144,14 +144,14 @@ class Result(Frozen):
         return path
 
 
-def read(path: Path) -> Result:
+def read(path: Path) -> BenchResult:
     """The result of an earlier run: its folder, or its file."""
     file = path / FILE if path.is_dir() else path
     try:
         if file.stat().st_size > MAX_FILE_BYTES:
             raise InputError(f"{file} is too large for a result", where=str(path))
         document = json_document(file.read_bytes(), what="the result", where=str(file), limit=MAX_FILE_BYTES)
-        return Result.model_validate(document)
+        return BenchResult.model_validate(document)
     except OSError as error:
         raise InputError(f"no result there: {error.strerror}", where=str(file)) from None
     except UntrustedError as error:
@@ -197,7 +197,7 @@ def _reason(sample: RequestTimes) -> str:
     return f"HTTP {sample.status}: {sample.error}" if sample.status else f"{sample.error}"
 
 
-def _spread(values: Sequence[float]) -> Spread | None:
+def _spread(values: Sequence[float]) -> Percentiles | None:
     if not values:
         return None
     ordered = sorted(values)
@@ -205,10 +205,10 @@ def _spread(values: Sequence[float]) -> Spread | None:
     def rank(share: float) -> float:
         return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
 
-    return Spread(mean=sum(ordered) / len(ordered), p50=rank(0.5), p95=rank(0.95), p99=rank(0.99))
+    return Percentiles(mean=sum(ordered) / len(ordered), p50=rank(0.5), p95=rank(0.95), p99=rank(0.99))
 
 
-def differences(old: Result, new: Result) -> dict[str, tuple[Any, Any]]:
+def differences(old: BenchResult, new: BenchResult) -> dict[str, tuple[Any, Any]]:
     """What besides the service was not equal in two runs, and so may explain their figures."""
     names = ("shape", "dataset", "seed", "tool")
     pairs = {name: (getattr(old, name), getattr(new, name)) for name in names}

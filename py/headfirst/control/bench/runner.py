@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from headfirst.common.errors import HeadfirstError
 from headfirst.control.bench import requests
 from headfirst.control.bench.load import Load, Shape
-from headfirst.control.bench.requests import Batch, Scale
+from headfirst.control.bench.requests import RequestBatch, Scale
 from headfirst.control.bench.result import Point, RequestTimes, point
 from headfirst.control.evalscope.process import Evalscope
 from headfirst.control.smoke.answers import FailedCase, RefusedRequest
@@ -94,7 +94,7 @@ class BenchRun:
         return measured
 
     def _bodies(self, count: int) -> Iterator[dict[str, Any]]:
-        batch = Batch(count, self._next)
+        batch = RequestBatch(count, self._next)
         self._next += count
         settings = self._settings
         if settings.dataset is not None:

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.control.bench.load import Load
-from headfirst.control.bench.result import Point, Spread
+from headfirst.control.bench.result import Percentiles, Point
 from headfirst.decide.frozen import Frozen
 
 
@@ -48,7 +48,7 @@ def _ratios(old: Point, new: Point) -> Ratios:
     )
 
 
-def _time(old: Spread | None, new: Spread | None, rank: str) -> float | None:
+def _time(old: Percentiles | None, new: Percentiles | None, rank: str) -> float | None:
     return _ratio(getattr(old, rank), getattr(new, rank)) if old and new else None
 
 

@@ -18,7 +18,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
-    from headfirst.control.bench.result import Result
+    from headfirst.control.bench.result import BenchResult
     from headfirst.control.bench.slo import Promise
     from headfirst.control.deployment.measuring.bench import BenchOutcome, BenchWatcher, Workload
 
@@ -251,7 +251,7 @@ def _watcher(console: Terminal, workload: Workload, *, as_json: bool) -> Iterato
         yield live
 
 
-def _summary(outcome: BenchOutcome, earlier: Result | None) -> dict[str, Any]:
+def _summary(outcome: BenchOutcome, earlier: BenchResult | None) -> dict[str, Any]:
     from headfirst.control.bench.trial import compare
 
     summary: dict[str, Any] = {"folder": str(outcome.folder), **outcome.result.model_dump(mode="json")}

@@ -82,7 +82,7 @@ def _load(send: Send) -> Callable[[dict[str, Any]], Iterator[Result]]:
     seen: list[Any] = []
     reported = 0.0
 
-    class Recorder(OpenaiPlugin):  # type: ignore[misc]
+    class RecordingPlugin(OpenaiPlugin):  # type: ignore[misc]
         async def process_request(self, *words: Any) -> Any:
             nonlocal reported
             output = await super().process_request(*words)
@@ -97,7 +97,7 @@ def _load(send: Send) -> Callable[[dict[str, Any]], Iterator[Result]]:
                 send({"done": len(seen)})
             return output
 
-    register_api("headfirst")(Recorder)
+    register_api("headfirst")(RecordingPlugin)
 
     def run(job: dict[str, Any]) -> Iterator[Result]:
         seen.clear()
@@ -148,7 +148,7 @@ def _questions(_: Send) -> Callable[[dict[str, Any]], Iterator[Result]]:
     from evalscope.api.dataset import Sample
     from evalscope.api.registry import register_benchmark
 
-    class Text(DefaultDataAdapter):  # type: ignore[misc]
+    class TextBenchmark(DefaultDataAdapter):  # type: ignore[misc]
         def record_to_sample(self, record: dict[str, Any]) -> Any:
             return Sample(input=record["question"], target=record["answer"])
 
@@ -161,7 +161,7 @@ def _questions(_: Send) -> Callable[[dict[str, Any]], Iterator[Result]]:
             eval_split="test",
             prompt_template="{question}",
         )
-    )(Text)
+    )(TextBenchmark)
     return _answers
 
 

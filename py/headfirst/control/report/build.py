@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import ValidationError
 
-from headfirst.control.bench.result import Result
+from headfirst.control.bench.result import BenchResult
 from headfirst.control.report.topology import topology
 from headfirst.control.report.types import (
     Checked,
@@ -35,7 +35,7 @@ _SHORT = ("max_tokens", "temperature")  # of a probe, whose answer nobody reads
 def build(
     plan: Plan,
     history: History,
-    results: Sequence[Result],
+    results: Sequence[BenchResult],
     release: Own,
     answers: Mapping[str, str],
     *,

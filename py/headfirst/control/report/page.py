@@ -16,7 +16,7 @@ from markupsafe import Markup
 from headfirst.collection import data_dir
 from headfirst.common.untrusted import for_terminal
 from headfirst.control.bench import picture
-from headfirst.control.bench.result import Result
+from headfirst.control.bench.result import BenchResult
 from headfirst.control.report import drawing
 from headfirst.control.report.types import ClusterReport
 from headfirst.control.run.amounts import duration, size
@@ -58,8 +58,8 @@ def _hash(style: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'"
 
 
-def _picture(result: Result) -> Markup:
-    line = picture.Line(f"{result.subject.engine} {result.subject.engine_version}", result.points)
+def _picture(result: BenchResult) -> Markup:
+    line = picture.PlotLine(f"{result.subject.engine} {result.subject.engine_version}", result.points)
     drawn = picture.svg(f"{result.subject.model}: {result.shape.name}", [line])
     return Markup(drawn)  # noqa: S704 - text in it is escaped
 

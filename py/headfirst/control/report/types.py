@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from headfirst.control.bench.result import Result
+from headfirst.control.bench.result import BenchResult
 from headfirst.control.report.topology import Topology
 from headfirst.control.run.comm import Run, Trouble, Way
 from headfirst.control.run.events import Finding
@@ -124,5 +124,5 @@ class ClusterReport(_Frozen):
     check: Checked | None
     comm: CommResult | None
     runs: list[RunRecord]  # the newest first, without findings and results
-    bench: list[Result]  # the newest first
+    bench: list[BenchResult]  # the newest first
     missing: list[Missing]

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from headfirst.control.accuracy.comparison import Comparison
-from headfirst.control.accuracy.result import Accuracy, Answer, Endpoint, differences
+from headfirst.control.accuracy.result import Accuracy, Endpoint, ExamAnswer, differences
 from headfirst.control.deployment.measuring.accuracy import ExamOutcome, ExamWatcher
 from headfirst.control.run.amounts import duration
 
@@ -23,24 +23,24 @@ _MOST_REASONS = 3
 def watcher(console: Console, *, as_json: bool) -> Iterator[ExamWatcher]:
     """What shows the run while it lasts: nothing with `as_json`."""
     if as_json:
-        yield _Silent()
+        yield _SilentExamWatcher()
         return
     with console.status("Connecting …") as status:
-        yield _Live(console, status)
+        yield _ExamProgress(console, status)
 
 
-class _Silent:
+class _SilentExamWatcher:
     def note(self, text: str) -> None:
         """Nothing."""
 
     def started(self, questions: int, answered: int) -> None:
         """Nothing."""
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: ExamAnswer) -> None:
         """Nothing."""
 
 
-class _Live:
+class _ExamProgress:
     def __init__(self, console: Console, status: Status) -> None:
         self._console = console
         self._status = status
@@ -59,7 +59,7 @@ class _Live:
             self.note(f"An earlier run has answered {answered:,} of {questions:,} questions.")
         self._status.update(f"{questions - answered:,} questions …")
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: ExamAnswer) -> None:
         """How many are done, and how long the rest takes at this pace."""
         self._done += 1
         self._failed += answer.error is not None
@@ -138,7 +138,7 @@ def _title(result: Accuracy) -> str:
     return f"{service}; {result.setup.data}, {date}"
 
 
-def _reasons(answers: Sequence[Answer]) -> list[str]:
+def _reasons(answers: Sequence[ExamAnswer]) -> list[str]:
     return list(dict.fromkeys(answer.error for answer in answers if answer.error))[:_MOST_REASONS]
 
 

@@ -10,7 +10,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from headfirst.control.bench.load import Load
-from headfirst.control.bench.result import Point, Result, Side, Spread, Subject, differences
+from headfirst.control.bench.result import (
+    BenchResult,
+    BenchSubject,
+    Percentiles,
+    Point,
+    PrefillSide,
+    differences,
+)
 from headfirst.control.bench.slo import Found, Promise, broken
 from headfirst.control.bench.trial import compare
 from headfirst.control.deployment.measuring.bench import BenchWatcher
@@ -21,14 +28,14 @@ from headfirst.control.run.amounts import duration
 def watcher(console: Console, loads: Sequence[Load], number: int | None) -> Iterator[BenchWatcher]:
     """Shows the run while it lasts; `number`: requests of each load, None: as many as it usually needs."""
     planned = [(number or load.usual_requests()) + load.usual_warmup() for load in loads]
-    live = Live(console, planned)
+    live = BenchProgress(console, planned)
     try:
         yield live
     finally:
         live.stop()
 
 
-class Live:
+class BenchProgress:
     """Progress on a console. The spinner turns during a load only: between loads a playbook may print."""
 
     def __init__(self, console: Console, planned: Sequence[int]) -> None:
@@ -85,7 +92,7 @@ class Silent:
         """Nothing."""
 
 
-def print_result(result: Result, console: Console) -> None:
+def print_result(result: BenchResult, console: Console) -> None:
     """What was measured, and its table."""
     subject = result.subject
     shape = result.dataset.split()[0] if result.dataset else result.shape.name
@@ -107,8 +114,8 @@ def print_result(result: Result, console: Console) -> None:
     )
 
 
-def _sizes(subject: Subject) -> str:
-    sides: dict[str, Side | Subject] = {"": subject}
+def _sizes(subject: BenchSubject) -> str:
+    sides: dict[str, PrefillSide | BenchSubject] = {"": subject}
     if subject.prefill:
         sides = {"prefill ": subject.prefill, "decode ": subject}
     return ", ".join(
@@ -116,7 +123,7 @@ def _sizes(subject: Subject) -> str:
     )
 
 
-def _where(subject: Subject) -> str:
+def _where(subject: BenchSubject) -> str:
     nodes, count = f"on {len(subject.hosts)} node(s)", len(subject.replicas)
     if not subject.is_routed:
         return nodes
@@ -157,7 +164,7 @@ def _table(*names: str) -> Table:
     return table
 
 
-def _ranks(spread: Spread | None, unit: float) -> list[str]:
+def _ranks(spread: Percentiles | None, unit: float) -> list[str]:
     names = ("p50", "p95", "p99")
     return [_figure(getattr(spread, name) * unit) for name in names] if spread else ["–"] * len(names)
 
@@ -166,7 +173,7 @@ def _figure(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def print_comparison(old: Result, new: Result, console: Console, *, names: tuple[str, str]) -> None:
+def print_comparison(old: BenchResult, new: BenchResult, console: Console, *, names: tuple[str, str]) -> None:
     """Ratios new ÷ old, load by load."""
     rows = compare(old.points, new.points)
     console.print()
@@ -209,7 +216,7 @@ def _what(load: Load) -> str:
     return f"{load.value:g} at a time" if load.kind == "concurrency" else f"{load.value:g} a second"
 
 
-def _time(spread: Spread | None, rank: str) -> str:
+def _time(spread: Percentiles | None, rank: str) -> str:
     return _seconds(getattr(spread, rank)) if spread else "–"
 
 

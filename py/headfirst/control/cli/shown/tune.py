@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from headfirst.control.bench.trial import Judged
-from headfirst.control.cli.shown.bench import Live
-from headfirst.control.deployment.measuring.candidates import Candidate
+from headfirst.control.cli.shown.bench import BenchProgress
+from headfirst.control.deployment.measuring.candidates import TuneCandidate
 from headfirst.control.deployment.measuring.tune import Intended, Tuned, TuneWatcher, Wishes
 from headfirst.control.run.amounts import duration
 
@@ -46,20 +46,20 @@ def print_intended(plan: Intended, wishes: Wishes, console: Console) -> None:
 @contextmanager
 def watcher(console: Console, wishes: Wishes) -> Iterator[TuneWatcher]:
     """Shows the run while it lasts."""
-    live = _Live(console, [])
+    live = _TuneProgress(console, [])
     try:
         yield live
     finally:
         live.stop()
 
 
-class _Live(Live):
-    def trying(self, candidate: Candidate | None, number: int, total: int) -> None:
+class _TuneProgress(BenchProgress):
+    def trying(self, candidate: TuneCandidate | None, number: int, total: int) -> None:
         """A heading."""
         name = f"{number}/{total} {candidate}" if candidate else "The inventory's arguments"
         self.console.print(f"[bold]{escape(name)}[/]")
 
-    def judged(self, candidate: Candidate, judgement: Judged) -> None:
+    def judged(self, candidate: TuneCandidate, judgement: Judged) -> None:
         """The verdict so far."""
         self.console.print(f"  {_verdict(judgement)}")
 

@@ -16,8 +16,8 @@ from headfirst.control.accuracy import questions as data
 from headfirst.control.accuracy.asking import Limits
 from headfirst.control.accuracy.endpoint import KEY_HINT, Address, chosen_model
 from headfirst.control.accuracy.questions import Question
-from headfirst.control.accuracy.result import FILE, JOURNAL, Accuracy, Answer, Endpoint, Journal, Setup
-from headfirst.control.bench.result import Subject
+from headfirst.control.accuracy.result import FILE, JOURNAL, Accuracy, Endpoint, ExamAnswer, Journal, Setup
+from headfirst.control.bench.result import BenchSubject
 from headfirst.control.deployment.measuring.bench import new_folder
 from headfirst.control.deployment.measuring.chat_service import chat_service
 from headfirst.control.deployment.running.options import RunOptions
@@ -44,7 +44,7 @@ class ExamWatcher(Protocol):
     def started(self, questions: int, answered: int) -> None:
         """So many questions, of which an earlier, interrupted run has answered some."""
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: ExamAnswer) -> None:
         """One of them has ended."""
 
 
@@ -78,7 +78,7 @@ class ExamOutcome:
 class AskedService:
     """A service that is ready to be asked."""
 
-    subject: Subject | Endpoint
+    subject: BenchSubject | Endpoint
     model: str  # its name in the API
     url: str
     key: str
@@ -121,10 +121,10 @@ class AskedService:
         journal: Journal,
         folder: Path,
         watcher: ExamWatcher,
-    ) -> list[Answer]:
+    ) -> list[ExamAnswer]:
         """The answers in the order of the questions; those that the journal has are not asked for again."""
 
-        def answered(answer: Answer) -> None:
+        def answered(answer: ExamAnswer) -> None:
             journal.add(answer)
             watcher.answered(answer)
 

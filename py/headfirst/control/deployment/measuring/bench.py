@@ -16,7 +16,7 @@ from headfirst import __version__
 from headfirst.control.bench import picture, runner, slo
 from headfirst.control.bench.load import Load, Shape
 from headfirst.control.bench.requests import read_dataset
-from headfirst.control.bench.result import Point, Result, Subject
+from headfirst.control.bench.result import BenchResult, BenchSubject, Point
 from headfirst.control.bench.runner import BenchRun, BenchSettings
 from headfirst.control.bench.slo import Promise
 from headfirst.control.deployment.measuring.chat_service import chat_service
@@ -58,7 +58,7 @@ class Workload:
 class BenchOutcome:
     """A result, where it was written, and what the search found (None: no promise was given)."""
 
-    result: Result
+    result: BenchResult
     folder: Path
     capacity: slo.Found | None
 
@@ -68,7 +68,7 @@ class MeasuredService:
     """A service that is ready to be measured; `shape` fits into its context."""
 
     cluster: Cluster
-    subject: Subject
+    subject: BenchSubject
     run: BenchRun
     shape: Shape
     mark: str
@@ -120,10 +120,10 @@ def workload_label(workload: Workload) -> str:
     return f"{name} {loads} {amount} warmup {workload.warmup}{' slo' if workload.promised else ''}"
 
 
-def draw(folder: Path, results: Sequence[Result]) -> Path:
+def draw(folder: Path, results: Sequence[BenchResult]) -> Path:
     """The picture of several runs, beside their results."""
     lines = [
-        picture.Line(f"{run.subject.engine} {run.subject.engine_version}, {run.date[:16]}", run.points)
+        picture.PlotLine(f"{run.subject.engine} {run.subject.engine_version}, {run.date[:16]}", run.points)
         for run in results
     ]
     newest = results[-1]
@@ -134,9 +134,9 @@ def draw(folder: Path, results: Sequence[Result]) -> Path:
 
 def result_of(
     service: MeasuredService, workload: Workload, points: Sequence[Point], begun: datetime
-) -> Result:
+) -> BenchResult:
     """The points, with everything that they depend on."""
-    return Result(
+    return BenchResult(
         headfirst=__version__,
         tool=environment.version(),
         date=begun.isoformat(timespec="seconds"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headfirst.common.errors import InputError
-from headfirst.control.bench.result import Result
+from headfirst.control.bench.result import BenchResult
 from headfirst.control.deployment.measuring.bench import BenchWatcher, Workload, bench, draw
 from headfirst.control.deployment.measuring.restored import only_service, restored
 from headfirst.control.deployment.prepare import prepare
@@ -30,7 +30,7 @@ class Named(NamedTuple):
 class EnginesOutcome:
     """A result for each engine, in the order that was asked for."""
 
-    results: list[Result]
+    results: list[BenchResult]
     folder: Path
 
 
@@ -61,7 +61,7 @@ def bench_engines(
     changes = [_change(choice, usual) for choice in named]
     for change in changes:  # what cannot be planned is refused before anything is restarted
         prepare(options.inventories, [*options.extra_vars, *change], probe=False)
-    results: list[Result] = []
+    results: list[BenchResult] = []
     with restored(replace(options, service=None), reporter):
         for choice, change in zip(named, changes, strict=True):
             changed = replace(options, extra_vars=[*options.extra_vars, *change])

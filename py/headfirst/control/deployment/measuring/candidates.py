@@ -16,7 +16,7 @@ from headfirst.decide.engines.presets import Preset, words
 from headfirst.decide.frozen import Frozen
 
 
-class Candidate(Frozen):
+class TuneCandidate(Frozen):
     """Arguments that are tried together; "" is a flag without a value. `source`: the page, or the figures."""
 
     arguments: dict[str, str]
@@ -27,12 +27,12 @@ class Candidate(Frozen):
         return " ".join(words(self.arguments))
 
 
-def of_presets(prepared: Prepared, service: Service) -> list[Candidate]:
+def of_presets(prepared: Prepared, service: Service) -> list[TuneCandidate]:
     """Each rule of a preset that the engine and the GPUs' memory accept, and that is not in use."""
     used = {
         (argument.flag, argument.value) for argument in prepared.plan.service(service.name).chosen_arguments
     }
-    candidates: dict[str, Candidate] = {}
+    candidates: dict[str, TuneCandidate] = {}
     for preset in get_args(Preset):
         try:
             other = prepared.replanned(service, preset=preset).service(service.name)
@@ -45,23 +45,23 @@ def of_presets(prepared: Prepared, service: Service) -> list[Candidate]:
         for (why, source), arguments in rules.items():
             if any(flag.endswith("-parser") for flag in arguments):  # changes answers, not their speed
                 continue
-            candidate = Candidate(arguments=arguments, why=why, source=source)
+            candidate = TuneCandidate(arguments=arguments, why=why, source=source)
             candidates.setdefault(str(candidate), candidate)
     return list(candidates.values())
 
 
-def of_advice(advice: Sequence[Advice], known: Sequence[Candidate]) -> list[Candidate]:
+def of_advice(advice: Sequence[Advice], known: Sequence[TuneCandidate]) -> list[TuneCandidate]:
     """The values that the rules of `diagnose --tuning` name, without those of `known`."""
     listed = {str(candidate) for candidate in known}
     candidates = [
-        Candidate(arguments={rule.setting: value}, why=rule.why, source="deploy diagnose --tuning")
+        TuneCandidate(arguments={rule.setting: value}, why=rule.why, source="deploy diagnose --tuning")
         for rule in advice
         for value in rule.values
     ]
     return [candidate for candidate in candidates if str(candidate) not in listed]
 
 
-def changed(options: RunOptions, service: Service, candidate: Candidate) -> RunOptions:
+def changed(options: RunOptions, service: Service, candidate: TuneCandidate) -> RunOptions:
     """The run with the candidate's arguments in place of the inventory's of the same names."""
     arguments = merged(service.settings.engine_args, candidate.arguments)
     return replace(options, engine_args={service.name: arguments})
@@ -86,7 +86,7 @@ def _option(word: str) -> str:
     return f"--{name[5:]}" if name.startswith("--no-") else name
 
 
-def refusal(prepared: Prepared, service: Service, candidate: Candidate) -> str | None:
+def refusal(prepared: Prepared, service: Service, candidate: TuneCandidate) -> str | None:
     """Why the plan refuses the candidate; None: it can be tried."""
     engine_args = merged(service.settings.engine_args, candidate.arguments)
     try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headfirst.common.errors import InputError
-from headfirst.control.bench.result import Side, Subject
+from headfirst.control.bench.result import BenchSubject, PrefillSide
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.diagnose import nodes_of
@@ -25,7 +25,7 @@ class ChatService:
     """A service, how it is asked, and the Python of the program that asks it."""
 
     cluster: Cluster
-    subject: Subject
+    subject: BenchSubject
     target: ServiceTarget
     readiness: ReadinessProbe
     python: Path
@@ -46,12 +46,12 @@ def chat_service(options: RunOptions, note: Callable[[str], None], hint: str) ->
 
 def subject_of(
     cluster: Cluster, service: Service, replica: Replica, planned: plan.PlannedService, *, is_routed: bool
-) -> Subject:
+) -> BenchSubject:
     """What runs: the image and the arguments are those of the replicas' containers, not of the plan."""
     measured = service.replicas if is_routed else (replica,)
     prefill = [member for member in measured if member.role == "prefill"] if is_routed else []
     image, arguments = _container(cluster, service, [member for member in measured if member not in prefill])
-    return Subject(
+    return BenchSubject(
         cluster=cluster.name,
         service=str(service),
         replicas=[member.index for member in measured],
@@ -70,8 +70,8 @@ def subject_of(
     )
 
 
-def _side(cluster: Cluster, service: Service, replicas: Sequence[Replica], sized: plan.Sized) -> Side:
-    return Side(
+def _side(cluster: Cluster, service: Service, replicas: Sequence[Replica], sized: plan.Sized) -> PrefillSide:
+    return PrefillSide(
         replicas=[member.index for member in replicas],
         hosts=_hosts(replicas),
         tensor_parallel=sized.tensor_parallel,

@@ -14,12 +14,12 @@ from headfirst.common.errors import HeadfirstError, StoppedError
 from headfirst.common.state_files import replace_file
 from headfirst.control.bench import trial
 from headfirst.control.bench.load import Load
-from headfirst.control.bench.result import Point, Subject
+from headfirst.control.bench.result import BenchSubject, Point
 from headfirst.control.bench.trial import Goal, Judged
 from headfirst.control.deployment.measuring import bench
 from headfirst.control.deployment.measuring.bench import Workload
 from headfirst.control.deployment.measuring.candidates import (
-    Candidate,
+    TuneCandidate,
     changed,
     merged,
     of_advice,
@@ -47,10 +47,10 @@ FILE = "tune.json"
 class TuneWatcher(bench.BenchWatcher, Protocol):
     """Follows a run of `deploy tune`."""
 
-    def trying(self, candidate: Candidate | None, number: int, total: int) -> None:
+    def trying(self, candidate: TuneCandidate | None, number: int, total: int) -> None:
         """The next trial; None: the arguments of the inventory."""
 
-    def judged(self, candidate: Candidate, judgement: Judged) -> None:
+    def judged(self, candidate: TuneCandidate, judgement: Judged) -> None:
         """What came of it."""
 
 
@@ -73,7 +73,7 @@ class Intended:
 
     prepared: Prepared
     service: Service
-    candidates: list[Candidate]
+    candidates: list[TuneCandidate]
     start_seconds: float | None
     left_out: dict[str, str] = field(default_factory=dict)
 
@@ -83,12 +83,12 @@ class Intended:
         return len(self.candidates) + 1 if self.candidates else 0
 
 
-class Trial(BaseModel):
+class TuneTrial(BaseModel):
     """One candidate's repeats, and the verdict on them."""
 
     model_config = ConfigDict(frozen=True)
 
-    candidate: Candidate
+    candidate: TuneCandidate
     points: list[Point]
     judged: Judged
 
@@ -99,12 +99,12 @@ class Tuned(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     date: str
-    subject: Subject
+    subject: BenchSubject
     goal: Goal
     seed: int
     load: Load
     baseline: list[Point]
-    trials: list[Trial]
+    trials: list[TuneTrial]
     left_out: dict[str, str]
     best: int | None  # number of the trial; None: nothing is better than the inventory's arguments
 
@@ -125,8 +125,8 @@ def intended(options: RunOptions, wishes: Wishes) -> Intended:
 
 
 def _accepted(
-    prepared: Prepared, service: Service, candidates: Sequence[Candidate]
-) -> tuple[list[Candidate], dict[str, str]]:
+    prepared: Prepared, service: Service, candidates: Sequence[TuneCandidate]
+) -> tuple[list[TuneCandidate], dict[str, str]]:
     refused = {str(candidate): refusal(prepared, service, candidate) for candidate in candidates}
     accepted = [candidate for candidate in candidates if refused[str(candidate)] is None]
     return accepted, {name: why for name, why in refused.items() if why is not None}
@@ -141,11 +141,11 @@ def tune(
     """
     label = f"{bench.workload_label(wishes.workload)} × {wishes.repeats}, {len(plan.candidates)} candidates"
     with timed(plan.prepared.cluster, options, "tune", label) as recording:
-        return _tune(options, wishes, plan, _Timed(watcher, recording), reporter)
+        return _tune(options, wishes, plan, _TimedTuneWatcher(watcher, recording), reporter)
 
 
 def _tune(
-    options: RunOptions, wishes: Wishes, plan: Intended, watcher: _Timed, reporter: Reporter
+    options: RunOptions, wishes: Wishes, plan: Intended, watcher: _TimedTuneWatcher, reporter: Reporter
 ) -> tuple[Tuned, Path]:
     begun = datetime.now(UTC)
     watcher.trying(None, 0, len(plan.candidates))
@@ -154,7 +154,7 @@ def _tune(
     subject, base = _measure(options, wishes, _Half(watcher, lambda: advice.extend(_advice(plan, watcher))))
     more, refused = _accepted(plan.prepared, plan.service, of_advice(advice, plan.candidates))
     candidates = [*plan.candidates, *more][: wishes.most]
-    trials: list[Trial] = []
+    trials: list[TuneTrial] = []
     if candidates:
         with restored(options, reporter):
             for number, candidate in enumerate(candidates, 1):
@@ -162,7 +162,7 @@ def _tune(
                 points, why = _try(options, wishes, plan, candidate, watcher, reporter)
                 judged = _judged(base, points, wishes.goal, why)
                 watcher.judged(candidate, judged)
-                trials.append(Trial(candidate=candidate, points=points, judged=judged))
+                trials.append(TuneTrial(candidate=candidate, points=points, judged=judged))
         # Once more: what changed meanwhile beside the arguments is noise.
         watcher.trying(None, len(candidates), len(candidates))
         base = [*base, *_measure(options, wishes, watcher)[1]]
@@ -205,7 +205,7 @@ def _try(
     options: RunOptions,
     wishes: Wishes,
     plan: Intended,
-    candidate: Candidate,
+    candidate: TuneCandidate,
     watcher: TuneWatcher,
     reporter: Reporter,
 ) -> tuple[list[Point], str]:
@@ -220,7 +220,9 @@ def _try(
         return [], error.what
 
 
-def _measure(options: RunOptions, wishes: Wishes, watcher: bench.BenchWatcher) -> tuple[Subject, list[Point]]:
+def _measure(
+    options: RunOptions, wishes: Wishes, watcher: bench.BenchWatcher
+) -> tuple[BenchSubject, list[Point]]:
     """The repeats of one trial: each with requests new to the engine, and the same ones in every trial."""
     with bench.opened(options, wishes.workload, watcher) as service:
         load = wishes.workload.loads[0]
@@ -236,7 +238,7 @@ def _advice(plan: Intended, watcher: TuneWatcher) -> list[Advice]:
         return []
 
 
-class _Timed:
+class _TimedTuneWatcher:
     """The watcher; each trial begins with the time left, and what it takes is recorded."""
 
     def __init__(self, watcher: TuneWatcher, recording: Recording) -> None:
@@ -244,7 +246,7 @@ class _Timed:
         self._recording = recording
         self._stage = ""
 
-    def trying(self, candidate: Candidate | None, number: int, total: int) -> None:
+    def trying(self, candidate: TuneCandidate | None, number: int, total: int) -> None:
         """As the watcher; the trial before ends."""
         self.end()
         self._stage = "inventory" if candidate is None else "trial"
@@ -256,7 +258,7 @@ class _Timed:
         if self._stage:
             self._recording.end(self._stage)
 
-    def judged(self, candidate: Candidate, judgement: Judged) -> None:
+    def judged(self, candidate: TuneCandidate, judgement: Judged) -> None:
         """As the watcher."""
         self._watcher.judged(candidate, judgement)
 

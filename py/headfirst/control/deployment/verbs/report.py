@@ -14,7 +14,7 @@ from headfirst import __version__
 from headfirst.collection import collection_root
 from headfirst.common.errors import InputError
 from headfirst.control.bench import result as bench
-from headfirst.control.bench.result import Result
+from headfirst.control.bench.result import BenchResult
 from headfirst.control.credentials import secrets
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.deployment.hosts.access import login_secrets
@@ -90,7 +90,7 @@ def program_digest() -> str:
     return digest.hexdigest()
 
 
-def _results(cluster: Cluster) -> Iterator[Result]:
+def _results(cluster: Cluster) -> Iterator[BenchResult]:
     """Measurements of this cluster; a file that cannot be read is none."""
     for file in state_dir("bench", cluster.name).glob(f"*/{bench.FILE}"):
         try:
