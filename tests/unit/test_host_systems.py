@@ -13,7 +13,7 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.control.bundle.systems import System
 from headfirst.control.deployment.hosts import host_systems
 from headfirst.control.inventory.inventory import load
-from headfirst.control.live.ssh_access.ssh import Answer
+from headfirst.control.live.ssh_access.ssh import CommandOutput
 from headfirst.decide.cluster.login import HostAccess
 
 INVENTORY = """\
@@ -83,7 +83,7 @@ def test_an_answer_that_is_none_is_refused(
         def __exit__(self, *error: object) -> None: ...
 
     monkeypatch.setattr(host_systems, "ssh", lambda access: Connection())
-    monkeypatch.setattr(host_systems, "run", lambda connection, command: Answer(0, out, ""))
+    monkeypatch.setattr(host_systems, "run", lambda connection, command: CommandOutput(0, out, ""))
     with pytest.raises(UntrustedError):
         host_systems.ask(load([inventory]), ["node1"])
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.live.chat import Chat, Piece, converse, parsed, print_answer
-from headfirst.control.live.logs import LogLine, parse_since, print_logs, shortened
+from headfirst.control.live.logs import ContainerLogLine, parse_since, print_logs, shortened
 from rich.console import Console
 
 KEY = "key-1"
@@ -132,8 +132,8 @@ def test_since() -> None:
 
 def test_log_lines_for_people() -> None:
     lines = [
-        LogLine("rank 0", "node1", "2026-01-01T00:00:00.1Z", "[bold]not markup"),
-        LogLine("chat/1 rank 1", "node2", "2026-01-01T00:00:00.2Z", "\x1b[31mred\x1b[0m"),
+        ContainerLogLine("rank 0", "node1", "2026-01-01T00:00:00.1Z", "[bold]not markup"),
+        ContainerLogLine("chat/1 rank 1", "node2", "2026-01-01T00:00:00.2Z", "\x1b[31mred\x1b[0m"),
     ]
     plain = io.StringIO()
     print_logs(lines, Console(file=plain, width=20), timestamps=True)
@@ -163,9 +163,9 @@ def test_logs_begin_after_the_warnings_of_imports_and_cut_long_lines() -> None:
         "  an indented line",
         "ValueError: page.py:12: Warning: not one of Python's",
     ]
-    lines = [LogLine("rank 0", "node1", "", text) for text in texts]
+    lines = [ContainerLogLine("rank 0", "node1", "", text) for text in texts]
     # A rank's warning and another rank's indented line may come in turn.
-    other = LogLine("rank 1", "node2", "", "  of another rank")
+    other = ContainerLogLine("rank 1", "node2", "", "  of another rank")
     shown = [line.text for line in shortened([lines[0], other, *lines[1:]])]
     assert shown[0] == "  of another rank"
     assert shown[1].startswith("[2026-01-01 00:00:00] server_args=xxx")

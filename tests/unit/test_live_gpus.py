@@ -8,7 +8,7 @@ import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.live import gpus
-from headfirst.control.live.ssh_access.ssh import Answer
+from headfirst.control.live.ssh_access.ssh import CommandOutput
 
 # nvidia-smi 575, --query-gpu with --format=csv,noheader,nounits.
 TWO = """\
@@ -49,7 +49,7 @@ def test_nonsense_is_no_gpu(text: str) -> None:
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, code: int, out: str) -> Any:
-    monkeypatch.setattr(gpus, "run", lambda _client, _command: Answer(code, out, ""))
+    monkeypatch.setattr(gpus, "run", lambda _client, _command: CommandOutput(code, out, ""))
     return gpus.gpus(None)  # type: ignore[arg-type]
 
 

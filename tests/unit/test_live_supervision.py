@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.control.live import status, supervision
-from headfirst.control.live.ssh_access.ssh import Answer
+from headfirst.control.live.ssh_access.ssh import CommandOutput
 from headfirst.control.live.status import ReplicaTarget
 from headfirst.control.live.status_types import EngineStatus, RankStatus, Supervision
 from headfirst.decide.cluster.login import HostAccess
@@ -35,12 +35,12 @@ TARGET = ReplicaTarget(
 )
 
 
-def answer(text: object, uptime: str = "1001.20 4000.00", code: int = 0, error: str = "") -> Answer:
-    return Answer(code, f"{uptime}\n{text if isinstance(text, str) else json.dumps(text)}", error)
+def answer(text: object, uptime: str = "1001.20 4000.00", code: int = 0, error: str = "") -> CommandOutput:
+    return CommandOutput(code, f"{uptime}\n{text if isinstance(text, str) else json.dumps(text)}", error)
 
 
 READ = Supervision(phase="serving", for_s=60.0, restarts=5, last_reason="rank 1 died", start_seconds=40.0)
-ANSWERS: list[tuple[Answer, Supervision | None]] = [
+ANSWERS: list[tuple[CommandOutput, Supervision | None]] = [
     (answer(STATE), READ),
     (answer("", code=1, error="cat: /run/headfirst/supervisor.json: No such file or directory"), None),
     (answer({**STATE, "replicas": {}}), None),
@@ -73,7 +73,7 @@ ANSWERS: list[tuple[Answer, Supervision | None]] = [
 
 @pytest.mark.parametrize(("read", "expected"), ANSWERS)
 def test_a_state_that_cannot_be_read_is_unknown(
-    monkeypatch: pytest.MonkeyPatch, read: Answer, expected: Supervision | None
+    monkeypatch: pytest.MonkeyPatch, read: CommandOutput, expected: Supervision | None
 ) -> None:
     monkeypatch.setattr(supervision, "run", lambda _client, _command: read)
     assert supervision.of_container(None, "engine") == expected  # type: ignore[arg-type]
@@ -84,7 +84,9 @@ def connected(_access: HostAccess) -> Iterator[None]:
     yield
 
 
-def ranks(monkeypatch: pytest.MonkeyPatch, ssh: Any, read: Answer) -> tuple[Supervision | None, int | None]:
+def ranks(
+    monkeypatch: pytest.MonkeyPatch, ssh: Any, read: CommandOutput
+) -> tuple[Supervision | None, int | None]:
     """The supervisor of a replica and the restarts of its rank, where Docker has counted none."""
     monkeypatch.setattr(status, "ssh", ssh)
     monkeypatch.setattr(supervision, "run", lambda _client, _command: read)

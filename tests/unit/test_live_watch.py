@@ -132,7 +132,7 @@ def test_a_rank_and_what_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
     moments = iter([10.0, 12.0])
     monkeypatch.setattr(watch.time, "monotonic", lambda: next(moments))
-    rank = watch._Rank(TARGET, 0, TARGET.ranks[0])
+    rank = watch._RankReader(TARGET, 0, TARGET.ranks[0])
     assert rank.look().cpus is None
     found = rank.look()
     assert (found.state, found.restarts, found.cpus, found.memory_bytes) == ("running", 2, 0.5, 3 << 20)
@@ -144,7 +144,7 @@ def test_a_rank_and_what_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_gpus_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
     host.smi = parsed("".join(f"{index}, GPU-{index}, 10, 80, 50, 60, 400.0\n" for index in range(4)))
-    rank = watch._Rank(replace(TARGET, devices=[["2", "3"]]), 0, TARGET.ranks[0])
+    rank = watch._RankReader(replace(TARGET, devices=[["2", "3"]]), 0, TARGET.ranks[0])
     assert [gpu.index for gpu in rank.look().gpus] == [2, 3]
     host.smi = NotReadyError("nvidia-smi fails")
     row = rank.look()
@@ -154,7 +154,7 @@ def test_the_gpus_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_restarts_are_those_of_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
     two = replace(TARGET, ranks=[*TARGET.ranks, HostAccess("node2", "node2")], metrics=None)
-    looking = watch.Watch([two])
+    looking = watch.ReplicaWatch([two])
     assert [row.restarts for row in looking.read().ranks] == [2, 2], "without a supervisor they are Docker's"
     host.kept = {"engine": Supervision(phase="serving", for_s=1.0, restarts=5)}
     assert [row.restarts for row in looking.read().ranks] == [5, 5]
@@ -168,13 +168,13 @@ def test_restarts_are_those_of_the_supervisor(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_use_of_memory_that_is_not_reported_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     Host(monkeypatch).used["memory_stats"] = {}
-    row = watch._Rank(TARGET, 0, TARGET.ranks[0]).look()
+    row = watch._RankReader(TARGET, 0, TARGET.ranks[0]).look()
     assert (row.state, row.memory_bytes) == ("running", None)
 
 
 def test_a_host_that_went_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
-    rank = watch._Rank(TARGET, 0, TARGET.ranks[0])
+    rank = watch._RankReader(TARGET, 0, TARGET.ranks[0])
     assert rank.look().state == "running"
     host.down = True
     broken = rank.look()
@@ -194,7 +194,7 @@ def test_a_host_that_went_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_an_engine_that_answers_nonsense(monkeypatch: pytest.MonkeyPatch, state: dict[str, Any]) -> None:
     Host(monkeypatch).state = state
-    assert watch._Rank(TARGET, 0, TARGET.ranks[0]).look().state == "unreachable"
+    assert watch._RankReader(TARGET, 0, TARGET.ranks[0]).look().state == "unreachable"
 
 
 def test_a_replica_that_does_not_answer_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def test_a_replica_that_does_not_answer_is_tried_again(monkeypatch: pytest.Monke
     real = httpx.Client
     monkeypatch.setattr(watch, "tunnel", direct)
     monkeypatch.setattr(watch.httpx, "Client", lambda **o: real(transport=httpx.MockTransport(answer), **o))
-    with_watch = watch._Replica(TARGET)
+    with_watch = watch._ReplicaReader(TARGET)
     rows = [with_watch.look() for _ in range(5)]
     assert [row.problem for row in rows] == [
         None,

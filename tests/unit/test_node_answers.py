@@ -23,12 +23,12 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts import head_folder
 from headfirst.control.deployment.verbs import check as checking
 from headfirst.control.evidence import collect, node_answer
-from headfirst.control.evidence.collect import Target
+from headfirst.control.evidence.collect import RankTarget
 from headfirst.control.live import chat, clock, logs, status
 from headfirst.control.live.clock import Clock, measure
 from headfirst.control.live.ssh_access import ssh as live_ssh
 from headfirst.control.live.ssh_access import tunnel
-from headfirst.control.live.ssh_access.ssh import Answer
+from headfirst.control.live.ssh_access.ssh import CommandOutput
 from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.diagnose.tuning import read_live
 from headfirst.decide.engines.sglang.tuning import read_past
@@ -36,7 +36,7 @@ from model_files import CONFIG, INDEX, SHARDS
 from together import together
 
 NODE = HostAccess("node1", "node1")
-TARGET = Target(NODE, "192.0.2.1")
+TARGET = RankTarget(NODE, "192.0.2.1")
 GOOD: dict[str, Any] = {
     "engine": {
         "inspected": described("exited", ExitCode=1, FinishedAt="2026-01-01T10:05:00Z"),
@@ -260,7 +260,7 @@ def describe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Any],
 
     def describe(files: Any) -> Any:
         monkeypatch.setattr(head_folder, "ssh", ssh)
-        answer = Answer(0, folder_of(files), "")
+        answer = CommandOutput(0, folder_of(files), "")
         monkeypatch.setattr(head_folder, "run_privileged", lambda *_, **_limits: answer)
         return head_folder.describe_on_head(NODE, "/data/model")
 

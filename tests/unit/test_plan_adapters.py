@@ -23,7 +23,7 @@ from headfirst.control.deployment.hosts import head_folder
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.role_vars.weights import companion_vars, hub_tokens
 from headfirst.control.inventory.inventory import load
-from headfirst.control.live.ssh_access.ssh import Answer
+from headfirst.control.live.ssh_access.ssh import CommandOutput
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.types import Plan, PlannedService
@@ -456,7 +456,7 @@ def sent(config: str) -> str:
 
 
 def test_a_folder_on_the_head_is_read_by_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = on_the_head(monkeypatch, Answer(0, sent(json.dumps(LORA | {"r": 64})), ""))
+    asked = on_the_head(monkeypatch, CommandOutput(0, sent(json.dumps(LORA | {"r": 64})), ""))
     service = served(tmp_path, monkeypatch, {"a": Path("/srv/lora")}, "engine=vllm", probe=True)
     assert ("--max-lora-rank", "64") in [(each.flag, each.value) for each in service.chosen_arguments]
     assert service.adapters[0].rank == 64 and asked == ["/srv/lora"]
@@ -466,16 +466,16 @@ def test_a_folder_on_the_head_is_read_by_a_probe(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (Answer(0, "{}", ""), InputError),
-        (Answer(0, sent("[]"), ""), InputError),
-        (Answer(1, "", "Permission denied"), NotReadyError),
-        (Answer(0, "[]", ""), UntrustedError),
-        (Answer(0, "{", ""), UntrustedError),
-        (Answer(0, sent('{"r": "8; rm"}'), ""), UntrustedError),
+        (CommandOutput(0, "{}", ""), InputError),
+        (CommandOutput(0, sent("[]"), ""), InputError),
+        (CommandOutput(1, "", "Permission denied"), NotReadyError),
+        (CommandOutput(0, "[]", ""), UntrustedError),
+        (CommandOutput(0, "{", ""), UntrustedError),
+        (CommandOutput(0, sent('{"r": "8; rm"}'), ""), UntrustedError),
     ],
 )
 def test_what_the_head_sends_is_validated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: type[Exception]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: CommandOutput, kind: type[Exception]
 ) -> None:
     on_the_head(monkeypatch, answer)
     with pytest.raises(kind) as error:
@@ -483,7 +483,7 @@ def test_what_the_head_sends_is_validated(
     assert str(getattr(error.value, "where", "")).startswith("n1")
 
 
-def on_the_head(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> list[str]:
+def on_the_head(monkeypatch: pytest.MonkeyPatch, answer: CommandOutput) -> list[str]:
     """The head answers so; the list has the folders that it is asked for."""
     folders: list[str] = []
 
@@ -491,7 +491,7 @@ def on_the_head(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> list[str]:
     def ssh(_access: object) -> Iterator[None]:
         yield None
 
-    def run(_access: object, _connection: object, *words: str, **_limits: object) -> Answer:
+    def run(_access: object, _connection: object, *words: str, **_limits: object) -> CommandOutput:
         folders.append(words[-1])
         return answer
 

@@ -20,7 +20,7 @@ from headfirst.control.cli.check import print_comm
 from headfirst.control.cli.diagnose import print_diagnosis
 from headfirst.control.cli.live import print_status
 from headfirst.control.live.chat import Piece, print_answer
-from headfirst.control.live.logs import LogLine, print_logs
+from headfirst.control.live.logs import ContainerLogLine, print_logs
 from headfirst.control.live.status_types import (
     ClusterStatus,
     EngineStatus,
@@ -96,7 +96,7 @@ def plain() -> tuple[Console, io.StringIO]:
 def test_log_lines_keep_their_colours_only() -> None:
     console, out = plain()
     coloured = Console(file=out, force_terminal=True, width=500, color_system="standard")
-    line = LogLine(
+    line = ContainerLogLine(
         "rank 0", "node1", f"2026{HOSTILE}", f"\x1b[31mred\x1b[0m {HOSTILE}\x1b]8;;http://y\x1b\\link"
     )
     print_logs([line], console, timestamps=True)

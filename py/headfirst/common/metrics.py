@@ -85,7 +85,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Sample:
+class MetricSample:
     """One line of the text."""
 
     name: str
@@ -93,12 +93,12 @@ class Sample:
     value: float
 
 
-def samples(text: str) -> Iterator[Sample]:
+def samples(text: str) -> Iterator[MetricSample]:
     """The samples in Prometheus' text format; lines that are none, and values that are no finite numbers,
     are left out."""
     for name, labels, value in _SAMPLE.findall(text):
         if math.isfinite(number := float(value)):
-            yield Sample(name, {key: _unescaped(raw) for key, raw in _LABEL.findall(labels)}, number)
+            yield MetricSample(name, {key: _unescaped(raw) for key, raw in _LABEL.findall(labels)}, number)
 
 
 def read(text: str, metrics: Metrics) -> Figures | None:
@@ -125,11 +125,11 @@ def _part(histogram: Series, part: str) -> Series:
     return Series(f"{histogram.name}_{part}", histogram.labels)
 
 
-def _of(scrape: list[Sample], series: Series) -> Iterator[Sample]:
+def _of(scrape: list[MetricSample], series: Series) -> Iterator[MetricSample]:
     return (sample for sample in scrape if sample.name == series.name and series.matches(sample.labels))
 
 
-def _total(scrape: list[Sample], series: Series, copies: tuple[str, ...]) -> float:
+def _total(scrape: list[MetricSample], series: Series, copies: tuple[str, ...]) -> float:
     largest: dict[frozenset[tuple[str, str]], float] = {}
     for sample in _of(scrape, series):
         key = frozenset((label, value) for label, value in sample.labels.items() if label not in copies)

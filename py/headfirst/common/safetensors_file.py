@@ -53,7 +53,7 @@ class StoredTensor:
 
 
 @dataclass(frozen=True)
-class Shard:
+class SafetensorsFile:
     """A safetensors file whose header was read and whose size agrees with it (`size` in bytes)."""
 
     path: Path
@@ -61,7 +61,7 @@ class Shard:
     tensors: Mapping[str, StoredTensor]
 
 
-def read_shard(path: Path) -> Shard:
+def read_shard(path: Path) -> SafetensorsFile:
     """Read and check the header of `path`.
 
     Raises NotReadyError, naming the file, where it is truncated or breaks the format in any way.
@@ -81,7 +81,7 @@ def read_shard(path: Path) -> Shard:
     end = max((tensor.end for tensor in tensors), default=data_start)
     if end != size:
         raise _truncated(path, end, size)
-    return Shard(path, size, {tensor.name: tensor for tensor in tensors})
+    return SafetensorsFile(path, size, {tensor.name: tensor for tensor in tensors})
 
 
 def header_length(prefix: bytes) -> int:
@@ -148,7 +148,7 @@ def _refuse_gaps(tensors: Iterable[StoredTensor], data_start: int) -> None:
         end = tensor.end
 
 
-def read_bytes(shard: Shard, tensor: StoredTensor) -> bytes:
+def read_bytes(shard: SafetensorsFile, tensor: StoredTensor) -> bytes:
     """All bytes of one (small) tensor."""
     with shard.path.open("rb") as file:
         return os.pread(file.fileno(), tensor.end - tensor.start, tensor.start)

@@ -18,7 +18,7 @@ from headfirst.common.container_state import container_state
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.evidence import node_answer
-from headfirst.control.evidence.node_answer import Engine, NodeAnswer, Problem, Reply
+from headfirst.control.evidence.node_answer import ContainerProblem, EngineContainer, NodeAnswer, Reply
 from headfirst.control.live.clock import Clock, run_script
 from headfirst.control.live.ssh_access.ssh import AT_ONCE
 from headfirst.decide.cluster.login import HostAccess
@@ -32,7 +32,7 @@ _SCRIPT = Path(__file__).with_name("node_script.py")
 TIMEOUT_S = 90.0
 
 
-class Target(NamedTuple):
+class RankTarget(NamedTuple):
     """One rank's host: how it is reached, and its address among the ranks."""
 
     access: HostAccess
@@ -40,7 +40,7 @@ class Target(NamedTuple):
 
 
 def collect(
-    targets: Sequence[Target],
+    targets: Sequence[RankTarget],
     engine_url: str,
     subject: Subject,
     secrets: Sequence[str] = (),
@@ -72,7 +72,9 @@ def _requests(url: str, subject: Subject) -> dict[str, Any]:
     return requests
 
 
-def _node(rank: int, target: Target, request: dict[str, Any], subject: Subject, scrubber: Scrubber) -> Node:
+def _node(
+    rank: int, target: RankTarget, request: dict[str, Any], subject: Subject, scrubber: Scrubber
+) -> Node:
     try:
         clock, sent = run_script(
             target.access,
@@ -89,14 +91,14 @@ def _node(rank: int, target: Target, request: dict[str, Any], subject: Subject, 
         return Node(rank, target.access.host, target.address, now=time.time(), problem=error.what)
 
 
-def parse(rank: int, target: Target, clock: Clock, facts: Any, subject: Subject) -> Node:
+def parse(rank: int, target: RankTarget, clock: Clock, facts: Any, subject: Subject) -> Node:
     """What the node script reported, on the controller's clock, the values of secret flags masked.
 
     Raises UntrustedError naming the host.
     """
     host = target.access.host
     answer = node_answer.check(facts, where=host)
-    engine = answer.engine if isinstance(answer.engine, Engine) else None
+    engine = answer.engine if isinstance(answer.engine, EngineContainer) else None
     try:
         container = _container(engine, clock, subject.about.secret_flags) if engine else None
     except (ValueError, OverflowError, UntrustedError) as error:
@@ -109,7 +111,7 @@ def parse(rank: int, target: Target, clock: Clock, facts: Any, subject: Subject)
         offset=clock.offset,
         error=clock.error,
         now=time.time(),
-        problem=answer.engine.problem if isinstance(answer.engine, Problem) else None,
+        problem=answer.engine.problem if isinstance(answer.engine, ContainerProblem) else None,
         container=container,
         kernel=tuple(Line(clock.corrected(line.at), line.text) for line in answer.kernel),
         driver=tuple(answer.driver.said),
@@ -140,7 +142,7 @@ def _answer(reply: Reply | None) -> Answer | None:
     return Answer(reply.status, reply.text) if reply else None
 
 
-def _container(engine: Engine, clock: Clock, secret_flags: Collection[str]) -> Container:
+def _container(engine: EngineContainer, clock: Clock, secret_flags: Collection[str]) -> Container:
     def when(at: str) -> float:
         return clock.corrected(docker_api.seconds(at)) if at > "0002" else 0.0
 

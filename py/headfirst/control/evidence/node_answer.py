@@ -28,11 +28,11 @@ _LogLine = Annotated[str, Field(max_length=LINE_CHARS)]
 _Name = Annotated[str, BeforeValidator(lambda value: line(value, what="a name", limit=1024))]
 
 
-class _Strict(BaseModel):
+class _NodeValue(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
-class Engine(_Strict):
+class EngineContainer(_NodeValue):
     """The rank's container, with the fields of `docker inspect` that common/container_state.py reads.
 
     `cuda` is the version of its image, "" where that names none.
@@ -44,13 +44,13 @@ class Engine(_Strict):
     earlier: Annotated[list[_LogLine], Field(max_length=EARLIER_LINES)]
 
 
-class Problem(_Strict):
+class ContainerProblem(_NodeValue):
     """Why the container's state is not known."""
 
     problem: _Text
 
 
-class KernelLine(_Strict):
+class KernelLine(_NodeValue):
     """A line of the kernel's log and its time on the node's clock."""
 
     at: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
@@ -61,7 +61,7 @@ def _fields(row: Any) -> Any:
     return {name: row.get(name) for name in GPU_FIELDS} if isinstance(row, dict) else row
 
 
-class Driver(_Strict):
+class Driver(_NodeValue):
     """NVIDIA's driver: its complaints, its GPUs, and upgrades of its packages."""
 
     said: Annotated[list[_Text], Field(max_length=64)]
@@ -69,17 +69,17 @@ class Driver(_Strict):
     packages: Annotated[list[_Text], Field(max_length=64)]
 
 
-class Reply(_Strict):
+class Reply(_NodeValue):
     """What an address of the engine answered; status 0: nothing did."""
 
     status: Annotated[int, Field(ge=0, le=999)]
     text: Annotated[str, Field(max_length=8 << 20), AfterValidator(for_terminal)]
 
 
-class NodeAnswer(_Strict):
+class NodeAnswer(_NodeValue):
     """Everything of one node."""
 
-    engine: Engine | Problem | None
+    engine: EngineContainer | ContainerProblem | None
     kernel: Annotated[
         list[Annotated[KernelLine, BeforeValidator(lambda pair: _kernel_line(pair))]], Field(max_length=4096)
     ]

@@ -48,7 +48,7 @@ class Logged(NamedTuple):
     container: str = names.ENGINE
 
 
-class LogLine(NamedTuple):
+class ContainerLogLine(NamedTuple):
     """One line of a container. `time` is RFC 3339 in UTC with nanoseconds, as Docker keeps it."""
 
     title: str
@@ -79,7 +79,7 @@ def stream_logs(
     follow: bool = False,
     tail: int | None = None,
     since: datetime | None = None,
-) -> Iterator[LogLine]:
+) -> Iterator[ContainerLogLine]:
     """Lines of these containers, merged by time; `follow`: also those to come, as they arrive, over restarts.
 
     `tail` is the number of last lines of each (None: all). Where a host does not answer or has no such
@@ -119,7 +119,7 @@ class _Source:
                 hint="`deploy status` shows what runs.",
             ) from None
 
-    def lines(self, tail: int | None, since: datetime | None, *, follow: bool) -> Iterator[LogLine]:
+    def lines(self, tail: int | None, since: datetime | None, *, follow: bool) -> Iterator[ContainerLogLine]:
         chunks = self._container.logs(
             stream=True,
             follow=follow,
@@ -131,9 +131,9 @@ class _Source:
         for line in _split(chunks):
             at, _, text = line.partition(" ")
             # Of a progress bar that redraws itself, the last state.
-            yield LogLine(title, access.host, at, text.rstrip("\r").rpartition("\r")[2])
+            yield ContainerLogLine(title, access.host, at, text.rstrip("\r").rpartition("\r")[2])
 
-    def followed(self, tail: int | None, since: datetime | None) -> Iterator[LogLine]:
+    def followed(self, tail: int | None, since: datetime | None) -> Iterator[ContainerLogLine]:
         """Lines as they come, of each start of the container, until it is removed."""
         last = ""
         while True:
@@ -189,11 +189,11 @@ def _joined(line: bytes) -> bytes:
     return line
 
 
-def _as_they_come(streams: list[Iterator[LogLine]]) -> Iterator[LogLine]:
+def _as_they_come(streams: list[Iterator[ContainerLogLine]]) -> Iterator[ContainerLogLine]:
     """Lines of all streams in order of arrival; ends when all have ended."""
-    arrived: queue.SimpleQueue[LogLine | Exception | None] = queue.SimpleQueue()
+    arrived: queue.SimpleQueue[ContainerLogLine | Exception | None] = queue.SimpleQueue()
 
-    def read(stream: Iterator[LogLine]) -> None:
+    def read(stream: Iterator[ContainerLogLine]) -> None:
         try:
             for line in stream:
                 arrived.put(line)
@@ -206,7 +206,7 @@ def _as_they_come(streams: list[Iterator[LogLine]]) -> Iterator[LogLine]:
     open_streams = len(streams)
     while open_streams:
         item = arrived.get()
-        if isinstance(item, LogLine):
+        if isinstance(item, ContainerLogLine):
             yield item
             continue
         if item is not None:
@@ -214,7 +214,7 @@ def _as_they_come(streams: list[Iterator[LogLine]]) -> Iterator[LogLine]:
         open_streams -= 1
 
 
-def shortened(lines: Iterable[LogLine]) -> Iterator[LogLine]:
+def shortened(lines: Iterable[ContainerLogLine]) -> Iterator[ContainerLogLine]:
     """The lines without Python's warnings; of a long one the start, and how much is left out."""
     sources = set()  # of warnings whose source line is next
     for line in lines:
@@ -233,7 +233,7 @@ def shortened(lines: Iterable[LogLine]) -> Iterator[LogLine]:
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta")
 
 
-def print_logs(lines: Iterable[LogLine], console: Console, *, timestamps: bool = False) -> None:
+def print_logs(lines: Iterable[ContainerLogLine], console: Console, *, timestamps: bool = False) -> None:
     """Print `[rank 0 node1] text`, with the service where there are several; `timestamps` are UTC."""
     colours: dict[tuple[str, str], str] = {}
     for line in lines:

@@ -72,13 +72,15 @@ class Snapshot:
     ranks: tuple[RankRow, ...]
 
 
-class Watch:
+class ReplicaWatch:
     """Reads these replicas. A host that does not answer is a row with its problem, and is tried again."""
 
     def __init__(self, replicas: Sequence[ReplicaTarget]) -> None:
-        self._replicas = [_Replica(replica) for replica in replicas]
+        self._replicas = [_ReplicaReader(replica) for replica in replicas]
         self._ranks = [
-            _Rank(replica, rank, access) for replica in replicas for rank, access in enumerate(replica.ranks)
+            _RankReader(replica, rank, access)
+            for replica in replicas
+            for rank, access in enumerate(replica.ranks)
         ]
         self._pool = ThreadPoolExecutor(max_workers=min(len(self._replicas) + len(self._ranks), AT_ONCE))
 
@@ -115,7 +117,7 @@ def lines(read: Callable[[], Snapshot], interval_s: float) -> Iterator[str]:
         time.sleep(max(0.0, interval_s - (time.monotonic() - begun)))
 
 
-class _Kept(Generic[Connection]):
+class _LazyConnection(Generic[Connection]):
     """What `connect` opens, until it fails; then the next use opens it again."""
 
     def __init__(self, connect: Callable[[ExitStack], Connection]) -> None:
@@ -134,10 +136,10 @@ class _Kept(Generic[Connection]):
             self._stack.close()
 
 
-class _Replica:
+class _ReplicaReader:
     def __init__(self, target: ReplicaTarget) -> None:
         self._target = target
-        self._meter = _Kept(self._connect)
+        self._meter = _LazyConnection(self._connect)
 
     def _connect(self, stack: ExitStack) -> Meter:
         target = self._target
@@ -166,12 +168,12 @@ class _Replica:
         self._meter.close()
 
 
-class _Rank:
+class _RankReader:
     def __init__(self, target: ReplicaTarget, rank: int, access: HostAccess) -> None:
         self._target = target
         self._rank = rank
         self._access = access
-        self._connections = _Kept(self._connect)
+        self._connections = _LazyConnection(self._connect)
         self.kept: Supervision | None = None
         """What the supervisor of the replica reports, which rank 0's host has; None where there is none."""
         self._before: tuple[float, int] | None = None  # when, and the nanoseconds of processors used by then

@@ -16,13 +16,13 @@ from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.hosts.router_status import router_status
 from headfirst.control.deployment.running.claim import current_credentials, known_credentials
 from headfirst.control.live.chat import Chat
-from headfirst.control.live.logs import Logged, LogLine
+from headfirst.control.live.logs import ContainerLogLine, Logged
 from headfirst.control.live.ssh_access.ssh import ssh
 from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.control.live.status import ReplicaTarget, WebuiTarget, cluster_status
 from headfirst.control.live.status_types import ClusterStatus
 from headfirst.control.live.supervision import supervision
-from headfirst.control.live.watch import Watch
+from headfirst.control.live.watch import ReplicaWatch
 from headfirst.control.run.history import read
 from headfirst.decide import engines
 from headfirst.decide.cluster.login import HostAccess
@@ -113,9 +113,9 @@ def last_start(cluster: Cluster, service: Service) -> float | None:
 
 
 @contextmanager
-def watch(cluster: Cluster, chosen: str | None = None) -> Iterator[Watch]:
+def watch(cluster: Cluster, chosen: str | None = None) -> Iterator[ReplicaWatch]:
     """The replicas and their ranks, for as many readings as needed."""
-    with closing(Watch(_targets(cluster, chosen))) as watcher:
+    with closing(ReplicaWatch(_targets(cluster, chosen))) as watcher:
         yield watcher
 
 
@@ -183,7 +183,7 @@ def _routers(access: Mapping[str, HostAccess], services: Sequence[Service]) -> l
     return list(routers.values())
 
 
-def without_secrets(cluster: Cluster, lines: Iterable[LogLine]) -> Iterator[LogLine]:
+def without_secrets(cluster: Cluster, lines: Iterable[ContainerLogLine]) -> Iterator[ContainerLogLine]:
     """The lines with secrets masked: an engine may log its arguments and environment when it starts."""
     scrubber = Scrubber(hidden(cluster, known_credentials(cluster)))
     for line in lines:

@@ -48,7 +48,7 @@ def not_ready(access: HostAccess, said: str) -> NotReadyError | None:
     return _from_rules(access, said, NOT_READY)
 
 
-def _from_rules(access: HostAccess, said: str, rules: tuple[Rule, ...]) -> NotReadyError | None:
+def _from_rules(access: HostAccess, said: str, rules: tuple[SshFailureRule, ...]) -> NotReadyError | None:
     rule = next((rule for rule in rules if rule.pattern.search(said)), None)
     if rule is None:
         return None
@@ -87,7 +87,7 @@ def _matched(pattern: str, text: str) -> str | None:
     return match.group(1) if match else None
 
 
-class Rule(NamedTuple):
+class SshFailureRule(NamedTuple):
     """One trouble: how it is recognised, what is wrong, what to do."""
 
     pattern: re.Pattern[str]
@@ -95,8 +95,8 @@ class Rule(NamedTuple):
     fix: str
 
 
-def _rule(pattern: str, what: str, fix: str) -> Rule:
-    return Rule(re.compile(pattern, re.IGNORECASE), what, fix)
+def _rule(pattern: str, what: str, fix: str) -> SshFailureRule:
+    return SshFailureRule(re.compile(pattern, re.IGNORECASE), what, fix)
 
 
 # The order matters: ssh prints the reason before "Permission denied" or "verification failed".

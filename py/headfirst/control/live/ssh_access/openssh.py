@@ -71,7 +71,7 @@ exit 1
 """
 
 
-class Way(NamedTuple):
+class SshdSocket(NamedTuple):
     """A socket that leads to the host's sshd; `complaint` gives what the program on the way printed."""
 
     socket: socket.socket
@@ -103,7 +103,7 @@ def _config_file(options: Sequence[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def open_way(argv: list[str], password: str | None) -> Iterator[Way]:
+def open_way(argv: list[str], password: str | None) -> Iterator[SshdSocket]:
     """Start the program; it ends when this closes. A password question is answered with `password`."""
     ours, theirs = socket.socketpair()
     with contextlib.ExitStack() as stack:
@@ -126,7 +126,7 @@ def open_way(argv: list[str], password: str | None) -> Iterator[Way]:
             said.seek(0)
             return said.read().decode(errors="replace").strip()
 
-        yield Way(ours, complaint)
+        yield SshdSocket(ours, complaint)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

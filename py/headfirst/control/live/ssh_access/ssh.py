@@ -32,7 +32,7 @@ Given = TypeVar("Given")
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
-class Answer(NamedTuple):
+class CommandOutput(NamedTuple):
     """What a command on a host gave."""
 
     code: int
@@ -93,7 +93,7 @@ def run(
     timeout: float = 30.0,
     first: bytes = b"",
     limit: int = ANSWER_BYTES,
-) -> Answer:
+) -> CommandOutput:
     """Run a short command; `timeout` is in seconds without output, `first` is its whole input.
 
     Raises UntrustedError for an answer of more than `limit` bytes.
@@ -113,7 +113,7 @@ def run(
     if not out.channel.status_event.wait(timeout):
         raise TimeoutError(f"no exit status within {timeout:.0f} s")
     code = int(out.channel.recv_exit_status())
-    return Answer(code, text.decode(errors="replace"), errors.decode(errors="replace"))
+    return CommandOutput(code, text.decode(errors="replace"), errors.decode(errors="replace"))
 
 
 def run_privileged(
@@ -122,7 +122,7 @@ def run_privileged(
     *command: str,
     timeout: float = 30.0,
     limit: int = ANSWER_BYTES,
-) -> Answer:
+) -> CommandOutput:
     """As `run`, as the user that Ansible's tasks become; the command gets no input."""
     line, first = privileged(access, *command)
     return run(client, line, timeout, first, limit)

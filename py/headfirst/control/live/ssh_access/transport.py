@@ -91,7 +91,7 @@ class _Client(docker.DockerClient):
         self.api = api
 
 
-class _Connection(SSHConnection):
+class _SshHttpConnection(SSHConnection):
     """One HTTP connection: a command on the host whose stdin and stdout are the engine's socket."""
 
     def __init__(self, transport: _Transport, command: Privileged) -> None:
@@ -115,7 +115,7 @@ class _Pool(SSHConnectionPool):
         self._command = command
 
     def _new_conn(self) -> Any:
-        return _Connection(self._transport, self._command)
+        return _SshHttpConnection(self._transport, self._command)
 
 
 class _Adapter(BaseHTTPAdapter):

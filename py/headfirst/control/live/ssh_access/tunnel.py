@@ -57,7 +57,7 @@ def forward(connection: HostConnection, url: str) -> Iterator[str]:
         return
     parts = urlsplit(url)
     target = (parts.hostname or "127.0.0.1", parts.port or 80)
-    with _Server(connection, target) as server:
+    with _TunnelServer(connection, target) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
         try:
@@ -67,7 +67,7 @@ def forward(connection: HostConnection, url: str) -> Iterator[str]:
             thread.join()
 
 
-class _Server(socketserver.ThreadingTCPServer):
+class _TunnelServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     # A connection that is still open when the tunnel closes ends with the SSH connection.
     block_on_close = False
@@ -75,13 +75,13 @@ class _Server(socketserver.ThreadingTCPServer):
     request_queue_size = 128
 
     def __init__(self, connection: paramiko.SSHClient, target: tuple[str, int]) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), _TunnelHandler)
         self.transport = transport_of(connection)
         self.target = target
 
 
-class _Handler(socketserver.BaseRequestHandler):
-    server: _Server
+class _TunnelHandler(socketserver.BaseRequestHandler):
+    server: _TunnelServer
 
     def handle(self) -> None:
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from headfirst.common.convertible import GROUP, Format
 from headfirst.common.errors import NotReadyError
-from headfirst.common.safetensors_file import Shard, StoredTensor, layout
+from headfirst.common.safetensors_file import SafetensorsFile, StoredTensor, layout
 from headfirst.node.weights.convert.recipe import Scaled, ShardRecipe
 from headfirst.node.weights.convert.shard_writer import ShardWriter
 from headfirst.node.weights.proof.samples import Sample, take_samples
@@ -97,7 +97,7 @@ def _line(item: Scaled, form: Format) -> tuple[int, int]:
 
 
 def _stream_fp8(
-    inputs: _Inputs, source: Shard, item: Scaled, strip: memoryview, out: ShardWriter, done: _Done
+    inputs: _Inputs, source: SafetensorsFile, item: Scaled, strip: memoryview, out: ShardWriter, done: _Done
 ) -> None:
     """A strip of rows at a time, matrix by matrix."""
     from headfirst.node.weights.convert.fp8 import (
@@ -140,7 +140,7 @@ def _scales(inputs: _Inputs, item: Scaled, first: int, shape: tuple[int, int]) -
 
 
 def _stream_mxfp4(
-    inputs: _Inputs, source: Shard, item: Scaled, strip: memoryview, out: ShardWriter, done: _Done
+    inputs: _Inputs, source: SafetensorsFile, item: Scaled, strip: memoryview, out: ShardWriter, done: _Done
 ) -> None:
     """A few groups of all rows at a time, expert by expert: the result has them as rows.
 
@@ -169,7 +169,7 @@ def _stream_mxfp4(
 
 def _read_columns(
     inputs: _Inputs,
-    shard: Shard,
+    shard: SafetensorsFile,
     start: int,
     width: int,
     first: int,
@@ -198,7 +198,7 @@ class _Inputs(ExitStack):
         super().__init__()
         self._files: dict[Path, int] = {}
 
-    def read(self, shard: Shard, start: int, into: memoryview) -> None:
+    def read(self, shard: SafetensorsFile, start: int, into: memoryview) -> None:
         """Fill `into` with the bytes from `start` on."""
         path = shard.path
         if path not in self._files:

@@ -19,7 +19,7 @@ from headfirst.common.convertible import (
     read_format,
 )
 from headfirst.common.errors import InputError
-from headfirst.common.safetensors_file import DTYPE_BITS, SMALL_FLOATS, Shard, StoredTensor
+from headfirst.common.safetensors_file import DTYPE_BITS, SMALL_FLOATS, SafetensorsFile, StoredTensor
 from headfirst.node.weights.proof.checkpoint_check import CONFIG, read_json
 
 _SCALE_NAME = re.compile(
@@ -38,7 +38,7 @@ class Scaled:
     """
 
     tensor: StoredTensor
-    scale_shard: Shard
+    scale_shard: SafetensorsFile
     scale: StoredTensor
     block: tuple[int, int]
     name: str
@@ -49,7 +49,7 @@ class Scaled:
 class ShardRecipe:
     """One shard's work."""
 
-    source: Shard
+    source: SafetensorsFile
     format: Format
     copied: Sequence[StoredTensor]
     scaled: Sequence[Scaled]
@@ -105,7 +105,9 @@ def outputs(weight_map: Mapping[str, str], form: Format) -> frozenset[str]:
     )
 
 
-def make_recipe(shard: Shard, scale_shards: Sequence[Shard], form: Format) -> ShardRecipe | None:
+def make_recipe(
+    shard: SafetensorsFile, scale_shards: Sequence[SafetensorsFile], form: Format
+) -> ShardRecipe | None:
     """What to do with `shard`; `scale_shards` are those that `scale_homes` names for it.
 
     None where nothing is left of it, since it holds only scales. InputError, naming the tensor, for anything
@@ -139,7 +141,11 @@ def _is_unknown(name: str, form: Format) -> bool:
 
 
 def _scaled(
-    tensor: StoredTensor, shard: Shard, homes: Mapping[str, Shard], scale_name: str | None, form: Format
+    tensor: StoredTensor,
+    shard: SafetensorsFile,
+    homes: Mapping[str, SafetensorsFile],
+    scale_name: str | None,
+    form: Format,
 ) -> Scaled:
     where = str(shard.path)
     if scale_name is None:

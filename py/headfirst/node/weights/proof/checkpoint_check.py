@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headfirst.common.errors import InputError, NotReadyError
-from headfirst.common.safetensors_file import Shard, read_shard
+from headfirst.common.safetensors_file import SafetensorsFile, read_shard
 from headfirst.common.untrusted import UntrustedError, json_document, line
 from headfirst.node.weights.proof.manifest import check_names
 
@@ -15,7 +15,7 @@ ADAPTER_CONFIG = "adapter_config.json"  # of a LoRA adapter, which has no CONFIG
 _JSON_LIMIT = 256 << 20  # bytes; an index has about 100 for each tensor
 
 
-def check_checkpoint(folder: Path) -> list[Shard]:
+def check_checkpoint(folder: Path) -> list[SafetensorsFile]:
     """Every shard of `folder`, sorted by name, headers read: those of the index, or all where it is absent.
 
     Raises InputError where the folder is no checkpoint (no such folder, no config.json, no safetensors), and
