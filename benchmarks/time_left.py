@@ -17,7 +17,7 @@ from pathlib import Path
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run import history
-from headfirst.control.run.history import History
+from headfirst.control.run.history import RunHistory
 from headfirst.control.run.time_left import TimeLeft
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,10 +27,10 @@ VERBS = ("up", "down", "up")
 SHORTEST_S = 10.0  # of less nobody reads an estimate
 
 
-def ratios(found: History) -> Iterator[tuple[str, float, bool]]:
+def ratios(found: RunHistory) -> Iterator[tuple[str, float, bool]]:
     """Verb, estimate / truth, and whether it is the run's first estimate; of the runs in their order."""
     for number, run in enumerate(found.runs):
-        before = History(runs=found.runs[:number])
+        before = RunHistory(runs=found.runs[:number])
         left = TimeLeft(before, run.kind, changes=run.changed, weights=run.weights)
         first = True
         for stage in run.stages:

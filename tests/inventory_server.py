@@ -37,7 +37,7 @@ for line in sys.stdin:
         os.dup2(2, 1)
         try:
             found = reader.read(asked["request"])
-        except reader.Refusal as refusal:
+        except reader.InventoryRefusal as refusal:
             found = {"error": refusal.answer}
         sys.stdout.write(json.dumps(found) + "\\n")
         sys.stdout.flush()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from headfirst.common.errors import HeadfirstError, InputError
-from headfirst.control.deployment.verbs.render import Options, Target, files_of
+from headfirst.control.deployment.verbs.render import RenderOptions, Target, files_of
 from headfirst.control.inventory import inventory
 from headfirst.control.inventory.ansible_reader import GROUPS
 from headfirst.control.inventory.reading import HostReading, Reading, ServiceReading
@@ -494,7 +494,7 @@ def _rendered(plan: Plan) -> None:
         if plan.proxy and target in ("docker-run", "compose"):
             continue
         try:
-            files = files_of(plan, target, Options(), "deploy render")
+            files = files_of(plan, target, RenderOptions(), "deploy render")
         except InputError as refused:
             assert refused.hint, refused
             continue

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli.access import credentials as print_credentials
-from headfirst.control.cli.verb import Output
+from headfirst.control.cli.verb import OutputFormat
 from headfirst.control.credentials import secrets
 from headfirst.control.credentials.secrets import credentials_file
 from headfirst.control.deployment import api_keys
@@ -204,7 +204,7 @@ def test_credentials_print_where_a_key_comes_from(
     secrets.save(load([path]), kept)
 
     def shown(service: str | None = None) -> str:
-        print_credentials(RunOptions([path], service=service), Output(as_json))
+        print_credentials(RunOptions([path], service=service), OutputFormat(as_json))
         return capsys.readouterr().out
 
     for content, words in (

@@ -14,7 +14,7 @@ from headfirst.control.inventory.inventory import load
 from headfirst.control.live.status_types import ClusterStatus, EngineStatus, RankStatus, ReplicaStatus
 from headfirst.control.report.build import build
 from headfirst.control.report.types import Own
-from headfirst.control.run.history import History
+from headfirst.control.run.history import RunHistory
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide import engines
 from headfirst.decide.plan.capabilities import of_command, sentence
@@ -159,7 +159,7 @@ def test_status_has_what_was_planned_here_where_that_runs(
 def test_the_report_states_them(tmp_path: Path) -> None:
     service(tmp_path, _QWEN)
     plan = prepare([tmp_path / "cluster.ini"], [], probe=False).plan
-    report = build(plan, History(), [], Own(version="1", digest=""), {}, made_at="", inventory="x.ini")
+    report = build(plan, RunHistory(), [], Own(version="1", digest=""), {}, made_at="", inventory="x.ini")
     assert report.services[0].features == sentence(plan.services[0].capabilities)
 
 

@@ -22,7 +22,7 @@ from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.credentials import identity, secrets
 from headfirst.control.deployment.running import claim as claims
 from headfirst.control.deployment.running.claim import (
-    Claim,
+    ClaimedCluster,
     claimed,
     current_credentials,
     known_credentials,
@@ -103,12 +103,14 @@ def options(path: Path, **fields: Any) -> RunOptions:
 
 
 @contextmanager
-def up(path: Path, reporter: Any = QUIET, limit: str | None = None, **fields: Any) -> Iterator[Claim]:
+def up(
+    path: Path, reporter: Any = QUIET, limit: str | None = None, **fields: Any
+) -> Iterator[ClaimedCluster]:
     with claimed(cluster_of(path, limit), options(path, **fields), "up", reporter) as held:
         yield held
 
 
-def claim(path: Path, reporter: Any = QUIET) -> Claim:
+def claim(path: Path, reporter: Any = QUIET) -> ClaimedCluster:
     with up(path, reporter) as held:
         return held
 

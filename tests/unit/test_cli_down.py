@@ -11,18 +11,18 @@ import typer
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.control.cli import down as verb
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.verbs.down import Target
+from headfirst.control.deployment.verbs.down import DownTarget
 from headfirst.control.inventory.inventory import load
 
 
 @pytest.fixture
-def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DownTarget:
     path = tmp_path / "prod.ini"
     path.write_text("[head]\nn1 ansible_host=192.0.2.1\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n")
     monkeypatch.setattr(
         "headfirst.control.deployment.verbs.down.data_bytes", lambda target: {"n1": 31_200_000_000}
     )
-    return Target(load([path]), RunOptions([path]), ["n1"])
+    return DownTarget(load([path]), RunOptions([path]), ["n1"])
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
@@ -35,7 +35,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
 
 
 def test_the_name_of_the_cluster_confirms(
-    found: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    found: DownTarget, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     terminal(monkeypatch, "prod")
     verb._confirm(found, yes=False)
@@ -45,14 +45,14 @@ def test_the_name_of_the_cluster_confirms(
 
 
 @pytest.mark.parametrize("typed", ["", "y", "test"])
-def test_anything_else_does_not(found: Target, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+def test_anything_else_does_not(found: DownTarget, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
     terminal(monkeypatch, typed)
     with pytest.raises(HeadfirstError, match="nothing was changed"):
         verb._confirm(found, yes=False)
 
 
 def test_without_a_terminal_it_needs_yes(
-    found: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    found: DownTarget, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     with pytest.raises(InputError, match="no terminal") as caught:

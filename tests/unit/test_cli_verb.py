@@ -1,4 +1,4 @@
-"""`verb` hands a function the shared options that it names, in a RunOptions and an Output."""
+"""`verb` hands a function the shared options that it names, in a RunOptions and an OutputFormat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import typer
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app as deploy
-from headfirst.control.cli.verb import _AFTER, _BEFORE, Output, verb
+from headfirst.control.cli.verb import _AFTER, _BEFORE, OutputFormat, verb
 from headfirst.control.deployment.running.options import BundleRequest, RunOptions
 from typer.testing import CliRunner
 
@@ -26,7 +26,7 @@ def call(*words: str, shared: list[str] = ALL, **kind: Any) -> dict[str, Any]:
     @verb("deploy hosts cluster.ini", *shared, of=app, **kind)
     def hosts(
         run: RunOptions,
-        output: Output,
+        output: OutputFormat,
         name: Annotated[str, typer.Argument()] = "",
         quick: Annotated[bool, typer.Option("--quick")] = False,
     ) -> None:
@@ -56,7 +56,7 @@ def test_every_shared_option_arrives() -> None:
         wait_s=2.5,
         bundle=BundleRequest([Path("c.tar")], Path("s"), False, True),
     )
-    assert given["output"] == Output(as_json=True, plain=True)
+    assert given["output"] == OutputFormat(as_json=True, plain=True)
     assert (given["name"], given["quick"]) == ("node1", True)
 
 
@@ -67,7 +67,7 @@ def test_a_verb_of_whole_services_has_the_same_option() -> None:
 
 def test_without_options_a_run_is_that_of_its_defaults() -> None:
     given = call("a.ini", shared=[])
-    assert (given["run"], given["output"]) == (RunOptions([Path("a.ini")], [], tags=[]), Output())
+    assert (given["run"], given["output"]) == (RunOptions([Path("a.ini")], [], tags=[]), OutputFormat())
     unsigned = call("a.ini", "--bundle", "c.tar", "--unsigned", shared=["bundle"])
     assert unsigned["run"].bundle == BundleRequest([Path("c.tar")], None, True, False)
     assert call("a.ini", "--limit", "n1", shared=["service"])["code"] == 2  # no option that it did not name
@@ -82,7 +82,7 @@ def test_an_inventory_is_required_but_for_the_option_that_needs_none() -> None:
     assert call(inventory="required")["code"] == 2
 
 
-# What sets each shared option, and what of RunOptions and Output has it then.
+# What sets each shared option, and what of RunOptions and OutputFormat has it then.
 MARKS = {
     "service": ("s", "service='s'"), "whole_service": ("s", "service='s'"),
     "limit": ("l", "limit='l'"), "shown_hosts": ("l", "limit='l'"),
@@ -97,7 +97,7 @@ MARKS = {
 def declare(*shared: str, reads: Any = "optional", **own: Any) -> None:
     """A verb with these options of its own, by the names of its parameters."""
 
-    def hosts(run: RunOptions, output: Output) -> None: ...
+    def hosts(run: RunOptions, output: OutputFormat) -> None: ...
 
     kind = inspect.Parameter.KEYWORD_ONLY
     more = [inspect.Parameter(name, kind, default=None, annotation=own[name]) for name in own]
@@ -142,7 +142,7 @@ def test_a_shared_option_that_cannot_arrive_is_no_verb(shared: list[str], invent
 
 
 def test_a_verb_takes_what_its_options_set() -> None:
-    def without_run(output: Output) -> None: ...
+    def without_run(output: OutputFormat) -> None: ...
 
     def without_output(run: RunOptions) -> None: ...
 

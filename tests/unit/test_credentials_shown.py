@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.cli.access import credentials
-from headfirst.control.cli.verb import Output
+from headfirst.control.cli.verb import OutputFormat
 from headfirst.control.credentials import secrets
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.inventory.inventory import load
@@ -44,7 +44,7 @@ def test_a_key_that_nothing_accepts_is_not_shown(
     kept = secrets.Secrets().with_keys(["chat"])
     secrets.save(load([path]), kept)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    credentials(RunOptions([path]), Output(as_json))
+    credentials(RunOptions([path]), OutputFormat(as_json))
     first = capsys.readouterr().out
     assert kept.service_api_keys["chat"] in first
     shown = {word for word in first.replace('"', " ").split() if word.startswith("sk-")}
@@ -65,7 +65,7 @@ def test_of_one_service_only_its_key_is_shown(
     kept = secrets.Secrets().with_keys(["chat"])
     secrets.save(load([path]), kept)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    credentials(RunOptions([path], service="chat"), Output(as_json))
+    credentials(RunOptions([path], service="chat"), OutputFormat(as_json))
     text = capsys.readouterr().out
     assert {value for value in kept.values() if value in text} == {kept.service_api_keys["chat"]}
     assert f"http://192.0.2.7:{ENGINE}/v1" in text
@@ -76,6 +76,6 @@ def test_of_one_service_only_its_key_is_shown(
         ("chat/0", InputError, "names a replica"),
     ):
         with pytest.raises(error, match=words):
-            credentials(RunOptions([path], service=service), Output(as_json))
+            credentials(RunOptions([path], service=service), OutputFormat(as_json))
     with pytest.raises(InputError, match="replaces all credentials"):
-        credentials(RunOptions([path], service="chat"), Output(as_json), rotate=True)
+        credentials(RunOptions([path], service="chat"), OutputFormat(as_json), rotate=True)

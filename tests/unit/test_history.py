@@ -28,7 +28,7 @@ from headfirst.control.deployment.verbs import membership
 from headfirst.control.deployment.verbs import rollback as rolling
 from headfirst.control.deployment.verbs import up as bringing
 from headfirst.control.deployment.verbs import webui_backups as backups
-from headfirst.control.deployment.verbs.down import Target
+from headfirst.control.deployment.verbs.down import DownTarget
 from headfirst.control.deployment.verbs.rollback import Version
 from headfirst.control.deployment.verbs.up import UpOutcome
 from headfirst.control.inventory.inventory import load
@@ -130,7 +130,7 @@ def test_a_change_that_nobody_expected_corrects_the_estimate(tmp_path: Path) -> 
 
 
 def test_nothing_is_shown_where_nothing_alike_was_recorded(tmp_path: Path) -> None:
-    empty = play(tmp_path, FIRST, list(FIRST), TimeLeft(history.History(), KIND))
+    empty = play(tmp_path, FIRST, list(FIRST), TimeLeft(history.RunHistory(), KIND))
     assert {(event.expected_seconds, event.left_seconds) for _, _, event in empty} == {(None, None)}
     for change in ({"verb": "rollback"}, {"hosts": 3}, {"after": "down"}, {"asked": "-t host"}):
         other = TimeLeft(history.read(tmp_path), KIND.model_copy(update=change))
@@ -138,7 +138,7 @@ def test_nothing_is_shown_where_nothing_alike_was_recorded(tmp_path: Path) -> No
     assert left(tmp_path, changes=False).begin("check") == (None, None)
     assert left(tmp_path, changes=True).begin("nothing like it") == (None, None)
     failed = history.read(tmp_path).runs[0].model_copy(update={"completed": False})
-    assert TimeLeft(history.History(runs=[failed]), KIND).begin("check") == (None, None)
+    assert TimeLeft(history.RunHistory(runs=[failed]), KIND).begin("check") == (None, None)
 
 
 def test_the_time_of_the_plan_counts_where_the_weights_are_new(tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ def test_the_time_of_the_plan_counts_where_the_weights_are_new(tmp_path: Path) -
     new.end("check", changed=False)
     assert new.begin("weights") == (1200.0, pytest.approx(1200 + 260 + 4 + 4))
     # Without a record there is the plan's time of this stage alone.
-    assert TimeLeft(history.History(), bringing, True, "new", [1200.0]).begin("weights") == (1200.0, None)
+    assert TimeLeft(history.RunHistory(), bringing, True, "new", [1200.0]).begin("weights") == (1200.0, None)
     # These weights were brought by a run of this kind: what it took counts.
-    play(tmp_path, FIRST, list(FIRST), TimeLeft(history.History(), bringing, True, "new", [1200.0]))
+    play(tmp_path, FIRST, list(FIRST), TimeLeft(history.RunHistory(), bringing, True, "new", [1200.0]))
     again = TimeLeft(history.read(tmp_path), bringing, True, "new", [1200.0])
     assert again.begin("weights").stage == 900
 
@@ -163,7 +163,7 @@ def test_a_stage_that_comes_for_each_replica_is_counted(tmp_path: Path) -> None:
         stages.append(StageRun(stage=stage, began=now, seconds=seconds, changed=1))
         now += seconds
     run = record(stages=stages, seconds=now)
-    found = TimeLeft(history.History(runs=[run]), KIND)
+    found = TimeLeft(history.RunHistory(runs=[run]), KIND)
     lefts = []
     for stage, _ in begun:
         lefts.append(found.begin(stage))
@@ -202,7 +202,7 @@ def test_runs_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"runs": [{"at": 1}]}', "\0" * 50, '{"runs": 5}'])
 def test_a_damaged_file_is_no_obstacle(tmp_path: Path, text: str) -> None:
     (tmp_path / history.FILE).write_text(text)
-    assert history.read(tmp_path) == history.History()
+    assert history.read(tmp_path) == history.RunHistory()
     history.add_run(tmp_path, record())
     assert len(history.read(tmp_path).runs) == 1
 
@@ -314,10 +314,10 @@ def verb_runs(verb: str) -> Callable[[RunOptions], object]:
     return {
         "rollback": lambda options: rolling.rollback(options, Collector()),
         "down": lambda options: stopping.down(
-            Target(load([A100]), options, ["node01"]), Collector(), data=False
+            DownTarget(load([A100]), options, ["node01"]), Collector(), data=False
         ),
         "down --data": lambda options: stopping.down(
-            Target(load([A100]), options, ["node01"]), Collector(), data=True
+            DownTarget(load([A100]), options, ["node01"]), Collector(), data=True
         ),
         "backup": lambda options: backups.listed(options, Collector()),
         "remove": lambda options: membership.carry_out(

@@ -24,7 +24,7 @@ from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
 from headfirst.control.deployment.running.restarts import _canonical
 from headfirst.control.deployment.running.role_vars.engine import service_version
-from headfirst.control.deployment.verbs.render import Options, files_of
+from headfirst.control.deployment.verbs.render import RenderOptions, files_of
 from headfirst.control.live.specifications import Present
 from headfirst.control.run.runner import run_playbook
 from headfirst.decide.plan.restarts import differences, keeping
@@ -150,7 +150,7 @@ def test_no_output_has_a_secret(place: Path, service: str) -> None:
         outputs[target] = done.output + "".join(file.read_text() for file in (place / target).rglob("*.*"))
     plan = prepared.plan
     for container in ("pyxis", "apptainer", "none"):
-        files = files_of(plan, "slurm", Options(slurm_container=container), "deploy render")
+        files = files_of(plan, "slurm", RenderOptions(slurm_container=container), "deploy render")
         outputs[container] = "".join(file.text for file in files.values())
     outputs["version"] = service_version(plan.services[0], secrets)
     outputs["settings"] = repr([its.settings for its in prepared.cluster.services]) + repr(prepared.cluster)
@@ -232,7 +232,7 @@ def test_what_a_run_shows_has_none(place: Path) -> None:
 def test_rendered_containers_get_what_a_person_writes_into_secrets(place: Path, target: Any) -> None:
     """make-secrets.sh names what it needs; the file of the container then has the values, mode 0600."""
     plan = planned(write(place))[0].plan
-    for name, file in files_of(plan, target, Options(), "deploy render").items():
+    for name, file in files_of(plan, target, RenderOptions(), "deploy render").items():
         (place / name).write_text(file.text)
     programs = Programs(place / "programs")
     done = programs.run("bash", place / "make-secrets.sh", cwd=place)
@@ -250,7 +250,7 @@ def test_rendered_containers_get_what_a_person_writes_into_secrets(place: Path, 
     assert done.returncode == 0, done.stderr
     assert container_spec.read_env_file((folder / "engine.env").read_text()) == values
     assert {stat.S_IMODE(file.stat().st_mode) & 0o077 for file in [folder, folder / "engine.env"]} == {0}
-    texts = "".join(file.text for file in files_of(plan, target, Options(), "").values())
+    texts = "".join(file.text for file in files_of(plan, target, RenderOptions(), "").values())
     wanted = {"docker-run": "--env-file /etc/headfirst/engine.env", "compose": "./secrets/engine.env",
               "slurm": 'done <"/etc/headfirst/engine.env"', "kubernetes": "envFrom"}  # fmt: skip
     assert wanted[target] in texts

@@ -11,7 +11,7 @@ import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli import down as cli_down
 from headfirst.control.cli import up as cli_up
-from headfirst.control.cli.verb import Output
+from headfirst.control.cli.verb import OutputFormat
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running import playbooks
@@ -237,7 +237,7 @@ def test_down_prints_what_still_refers_to_the_service(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], service: str, kept: list[str]
 ) -> None:
     cluster = load([written(tmp_path)])
-    target = stopping.Target(cluster, RunOptions(cluster.inventories), service=cluster.service(service))
+    target = stopping.DownTarget(cluster, RunOptions(cluster.inventories), service=cluster.service(service))
     cli_down.print_down(DONE, target, data=False, as_json=True)
     assert json.loads(capsys.readouterr().out) == {
         "event": "down",
@@ -250,11 +250,11 @@ def test_down_prints_what_still_refers_to_the_service(
     text = capsys.readouterr().out
     assert ("chat page" in text) == ("chat_page" in kept)
     assert f"deploy up {cluster.inventories[0]} --service {service}" in text
-    whole = stopping.Target(cluster, RunOptions(cluster.inventories, check=True))
+    whole = stopping.DownTarget(cluster, RunOptions(cluster.inventories, check=True))
     cli_down.print_down(DONE, whole, data=False, as_json=False)
     assert capsys.readouterr().out == "Check mode: 2 tasks would change something.\n"
 
 
 def test_data_is_of_all_services(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="of all services"):
-        cli_down.down(RunOptions([written(tmp_path)], service="chat"), Output(), data=True)
+        cli_down.down(RunOptions([written(tmp_path)], service="chat"), OutputFormat(), data=True)

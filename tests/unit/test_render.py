@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 import yaml
 from headfirst.common.errors import InputError
-from headfirst.control.deployment.verbs.render import Options, Target, files_of, render
+from headfirst.control.deployment.verbs.render import RenderOptions, Target, files_of, render
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import compose
 from headfirst.decide.render.files import header, is_ours, numbered
@@ -24,10 +24,10 @@ TARGETS = get_args(Target)
 @pytest.mark.parametrize("inventory", INVENTORIES)
 def test_every_inventory_for_every_target(inventory: str, target: Target) -> None:
     plan = planned(inventory)
-    once = files_of(plan, target, Options(), "deploy render x")
+    once = files_of(plan, target, RenderOptions(), "deploy render x")
     # Also from a plan that was written down.
     assert (
-        files_of(Plan.model_validate_json(plan.model_dump_json()), target, Options(), "deploy render x")
+        files_of(Plan.model_validate_json(plan.model_dump_json()), target, RenderOptions(), "deploy render x")
         == once
     )
     for name, file in once.items():
@@ -88,20 +88,20 @@ def test_a_model_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "small.ini"
     path.write_text(text.replace("gpus=8", "gpus=2"))
     with pytest.raises(InputError, match="does not fit"):
-        render([path], [], "compose", Options(), command="")
+        render([path], [], "compose", RenderOptions(), command="")
 
 
 @pytest.mark.parametrize("target", ["docker-run", "compose"])
 def test_a_proxy_is_refused_where_the_page_would_need_it(target: Target) -> None:
     path = ROOT / "inventories" / "h200x1.ini"
     with pytest.raises(InputError, match="proxy"):
-        render([path], ["tls=local-ca"], target, Options(), command="")
-    assert render([path], ["tls=local-ca"], "slurm", Options(), command="").left_out[-1] == "the proxy"
+        render([path], ["tls=local-ca"], target, RenderOptions(), command="")
+    assert render([path], ["tls=local-ca"], "slurm", RenderOptions(), command="").left_out[-1] == "the proxy"
 
 
 def test_what_is_left_out_is_stated() -> None:
     path = ROOT / "inventories" / "h100x2-services.ini"
-    slurm = render([path], [], "slurm", Options(), command="").left_out
+    slurm = render([path], [], "slurm", RenderOptions(), command="").left_out
     assert {"the chat page", "the router"} <= set(slurm)
-    compose_too = render([path], [], "compose", Options(), command="").left_out
+    compose_too = render([path], [], "compose", RenderOptions(), command="").left_out
     assert not {"the chat page", "the router"} & set(compose_too)

@@ -6,7 +6,7 @@ import subprocess
 from typing import Any, get_args
 
 import pytest
-from headfirst.control.deployment.verbs.render import Options, Target, files_of
+from headfirst.control.deployment.verbs.render import RenderOptions, Target, files_of
 from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import scheduled_options
@@ -44,7 +44,7 @@ def with_container(
 
 def text(plan: Plan, target: Target) -> str:
     """All files without their header's digest, which every change of the plan changes."""
-    files = files_of(plan, target, Options(), "x")
+    files = files_of(plan, target, RenderOptions(), "x")
     return "\n".join(
         line for file in files.values() for line in file.text.splitlines() if "sha256:" not in line
     )

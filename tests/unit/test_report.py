@@ -34,7 +34,7 @@ from headfirst.control.live.status_types import (
 from headfirst.control.paths import state_dir
 from headfirst.control.report.page import html
 from headfirst.control.report.types import ClusterReport
-from headfirst.control.run.comm import Comm, CommRank, Pair, Row, Run, Trouble, Way
+from headfirst.control.run.comm import Comm, CommRank, NcclChannels, Pair, Row, Run, Trouble
 from headfirst.control.run.events import Finding, FindingsReported, StageDone, StageStarted
 from headfirst.control.run.history import read
 from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
@@ -173,7 +173,7 @@ def record_everything(cluster: Cluster, text: str) -> Secrets:
         runs=[Run(backend="gloo", ranks=4, rows=[row], stopped="", link_gbit=100)],
         errors=[Trouble(host="node02", at=0.0, doing="gloo", message=text, fix="", echo=False)],
         nccl={
-            "node01": Way(
+            "node01": NcclChannels(
                 version="2.27", network=text, devices=[], rdma=4, direct=4, socket=0, inside=2, disabled=[]
             )
         },

@@ -25,7 +25,7 @@ from headfirst.control.run.events import (
     TaskStarted,
 )
 from headfirst.control.run.reporters.json_events import JsonReporter, event_fields, event_name
-from headfirst.control.run.reporters.live import Board, LiveReporter, State
+from headfirst.control.run.reporters.live import HostActivity, LiveReporter, ProgressBoard
 from headfirst.control.run.reporters.plain import PlainReporter
 from headfirst.control.run.translate import PlayName, parse_play_name
 from rich.console import Console
@@ -182,12 +182,12 @@ def test_live_fits_sixteen_hosts_into_a_small_terminal() -> None:
 
 
 def test_board_lets_a_rescued_host_go_on() -> None:
-    board = Board(Clock())
+    board = ProgressBoard(Clock())
     for event in (StageStarted("host", "x"), HostFailed("host", "node1", "Try", "no", False, {})):
         board.apply(event)
-    assert board.rows["node1"].state is State.FAILED
+    assert board.rows["node1"].state is HostActivity.FAILED
     board.apply(TaskStarted("host", "node1", "Fix"))
-    assert board.rows["node1"].state is State.WORKING
+    assert board.rows["node1"].state is HostActivity.WORKING
 
 
 def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ CLOCK = Clock(0.0, 0.0)
 LOG = profile(engines.get("sglang").log())
 
 
-def shown(folder: Path, rank: int, logs: dict[int, list[str]]) -> verb.Event:
+def shown(folder: Path, rank: int, logs: dict[int, list[str]]) -> verb.ReplicaEvent:
     """The event as `deploy events` shows it, after its way through the file of the supervisor."""
     text = f"rank {rank} (10.0.0.{rank + 1}): it ended with exit code 137"
     Events(folder / "events.jsonl").add("headfirst-engine", "ended", text, rank=rank, logs=logs)

@@ -11,7 +11,7 @@ from headfirst.control.accuracy.comparison import AccuracySummary
 from headfirst.control.bench.result import BenchResult
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.measuring.tune import Tuned
-from headfirst.control.deployment.verbs.events import History
+from headfirst.control.deployment.verbs.events import EventHistory
 from headfirst.control.deployment.verbs.models import Refresh
 from headfirst.control.deployment.verbs.webui_backups import Backup
 from headfirst.control.lab.types import NodeStatus
@@ -57,7 +57,7 @@ OUTPUTS = (
     Output("deploy diagnose --log FILE…", "{}", Diagnosis),
     Output("deploy diagnose --tuning", "{}", Tuning),
     Output("deploy report", "{}", ClusterReport),
-    Output("deploy events", "{}", History),
+    Output("deploy events", "{}", EventHistory),
     Output("deploy test", "{}", SmokeReport),
     Output("deploy test --accuracy DATA", "{}", AccuracySummary),
     Output("deploy test --list", "a list of objects with `case` and `title`"),

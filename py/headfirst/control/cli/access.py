@@ -11,7 +11,7 @@ from rich.table import Table
 
 from headfirst.common.errors import InputError
 from headfirst.control.cli.mistakes import Verbs
-from headfirst.control.cli.verb import Output, app, verb
+from headfirst.control.cli.verb import OutputFormat, app, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
 
@@ -26,7 +26,7 @@ _Name = Annotated[str, typer.Argument(help="Name of the key, such as that of its
 @verb("deploy credentials cluster.ini", "whole_service", "wait", "json", "plain")
 def credentials(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     rotate: Annotated[
         bool, typer.Option("--rotate", help="Create new ones and apply them: the service restarts once.")
     ] = False,
@@ -119,7 +119,7 @@ def _print_key(console: Terminal, cluster: Cluster, service: Service, key: str |
 )
 def add(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     name: _Name,
     rate: Annotated[
         str | None,
@@ -144,7 +144,7 @@ def add(
 
 
 @verb("deploy keys list cluster.ini", "json", of=keys)
-def list_(run: RunOptions, output: Output) -> None:
+def list_(run: RunOptions, output: OutputFormat) -> None:
     """List the keys by name, with date, service and limit."""
     from headfirst.control.deployment.verbs import keys
 
@@ -160,7 +160,7 @@ def list_(run: RunOptions, output: Output) -> None:
 
 
 @verb("deploy keys revoke cluster.ini alice", "wait", "json", of=keys, inventory="required")
-def revoke(run: RunOptions, output: Output, name: _Name) -> None:
+def revoke(run: RunOptions, output: OutputFormat, name: _Name) -> None:
     """Refuse a key from now on. Requests that it started are completed."""
     from headfirst.control.deployment.verbs import keys
 

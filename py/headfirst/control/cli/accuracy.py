@@ -12,7 +12,7 @@ from headfirst.control.accuracy.comparison import require_common, summary
 from headfirst.control.accuracy.endpoint import Address
 from headfirst.control.accuracy.result import read
 from headfirst.control.cli.shown import accuracy as shown
-from headfirst.control.cli.verb import Output, exclude
+from headfirst.control.cli.verb import OutputFormat, exclude
 from headfirst.control.deployment.measuring.accuracy import Exam, is_run, measure
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
@@ -28,7 +28,7 @@ def compared(compare: str | None, model: str | None, key_file: Path | None) -> P
 
 def measure_accuracy(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     path: Path,
     compare: Path | Address | None,
     folder: Path | None,

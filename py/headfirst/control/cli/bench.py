@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from headfirst.common.errors import HeadfirstError, InputError
-from headfirst.control.cli.verb import Output, verb
+from headfirst.control.cli.verb import OutputFormat, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
 
@@ -64,7 +64,7 @@ _DEFAULT = "1,4,16"
 )
 def bench(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     shape: _Shape = "chat",
     dataset: _Dataset = None,
     concurrency: _Concurrency = None,
@@ -139,7 +139,7 @@ def bench(
 @verb("deploy tune cluster.ini --shape chat --concurrency 16 --yes", "whole_service", "json")
 def tune(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     goal: Annotated[
         Literal["throughput", "ttft", "tpot"],
         typer.Option("--goal", help="What to improve: output tokens/s, or a time's p95."),

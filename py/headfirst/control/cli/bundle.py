@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headfirst.common.untrusted import shown
-from headfirst.control.cli.verb import Output, verb
+from headfirst.control.cli.verb import OutputFormat, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run import amounts
 
@@ -31,7 +31,7 @@ _KINDS = {
 @verb("deploy bundle cluster.ini -o cluster.tar --sign ~/.ssh/id_ed25519", "json", "plain")
 def bundle(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     file: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The bundle to write.")] = Path(
         "bundle.tar"
     ),

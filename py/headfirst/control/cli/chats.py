@@ -11,13 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from headfirst.common.errors import InputError
-from headfirst.control.cli.verb import Output, verb
+from headfirst.control.cli.verb import OutputFormat, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
 
 
 @verb("deploy backup cluster.ini", "wait", "json")
-def backup(run: RunOptions, output: Output) -> None:
+def backup(run: RunOptions, output: OutputFormat) -> None:
     """Back up accounts, chats and files of the chat page on its host, while it runs."""
     from headfirst.control.deployment.verbs import webui_backups
     from headfirst.control.run.reporters.reporter import QuietReporter
@@ -38,7 +38,7 @@ def backup(run: RunOptions, output: Output) -> None:
 @verb("deploy restore cluster.ini --list", "wait", "json")
 def restore(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     name: Annotated[str | None, typer.Argument(help="Name of the backup; without it the newest.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the backups and change nothing.")] = False,
 ) -> None:

@@ -10,14 +10,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.control.cli.verb import Output, verb
+from headfirst.control.cli.verb import OutputFormat, verb
 from headfirst.control.deployment.running.options import Backend, RunOptions
 from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headfirst.control.run.comm import Comm, Run, Way
+    from headfirst.control.run.comm import Comm, NcclChannels, Run
     from headfirst.control.run.result import RunResult
 
 GBIT = 1e9 / 8  # bytes a second
@@ -26,7 +26,7 @@ GBIT = 1e9 / 8  # bytes a second
 @verb("deploy check cluster.ini", "limit", "service", "wait", "json", "plain", "verbose")
 def check(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     comm: Annotated[
         bool,
         typer.Option(
@@ -59,7 +59,7 @@ def check(
         raise typer.Exit(HeadfirstError.exit_code)
 
 
-def _comm(run: RunOptions, output: Output, backend: Backend | None) -> None:
+def _comm(run: RunOptions, output: OutputFormat, backend: Backend | None) -> None:
     from headfirst.control.deployment.verbs.check import comm
 
     with output.reporter() as reporter:
@@ -136,7 +136,7 @@ def _run(run: Run, report: Comm, console: Console) -> None:
         console.print(f"  stopped at this size: {escape(run.stopped)}")
 
 
-def _way(way: Way) -> str:
+def _way(way: NcclChannels) -> str:
     devices = f" ({', '.join(way.devices)})" if way.devices else ""
     channels = []
     if way.rdma:

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.control.cli.verb import Output, Probe, verb, write_file
+from headfirst.control.cli.verb import OutputFormat, Probe, verb, write_file
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
 
@@ -28,7 +28,7 @@ CLOCK_S = 1.0
 @verb("deploy diagnose cluster.ini", "service", "json", unless="log")
 def diagnose(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     files: Annotated[
         list[Path] | None, typer.Argument(metavar="FILE", help="A log, with --log; - is standard input.")
     ] = None,
@@ -83,7 +83,7 @@ def diagnose(
 @verb("deploy report cluster.ini -o report.html", "json")
 def report(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     file: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the page there.")
     ] = None,

@@ -10,19 +10,19 @@ import typer
 from rich.markup import escape
 
 from headfirst.common.errors import HeadfirstError, InputError
-from headfirst.control.cli.verb import Output, verb
+from headfirst.control.cli.verb import OutputFormat, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
-    from headfirst.control.deployment.verbs.down import Target
+    from headfirst.control.deployment.verbs.down import DownTarget
     from headfirst.control.run.result import RunResult
 
 
 @verb("deploy down cluster.ini", *("limit", "whole_service", "check", "wait", "json", "plain", "verbose"))
 def down(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     data: Annotated[
         bool, typer.Option("--data", help="Also remove /var/lib/headfirst: weights and chats.")
     ] = False,
@@ -54,7 +54,7 @@ def down(
 @verb("deploy release cluster.ini", "limit", "wait", "json")
 def release(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     cluster: Annotated[
         str | None,
         typer.Option("--cluster", help="Release the hosts that another cluster of this name has."),
@@ -76,7 +76,7 @@ def release(
         console.print("No host was released.")
 
 
-def _confirm(target: Target, *, yes: bool) -> None:
+def _confirm(target: DownTarget, *, yes: bool) -> None:
     """Print what will be deleted, and ask unless --yes was given."""
     from headfirst.control.deployment.verbs.down import data_bytes
     from headfirst.control.run.amounts import size
@@ -109,7 +109,7 @@ _PLACES = {
 }
 
 
-def print_down(result: RunResult, target: Target, *, data: bool, as_json: bool) -> None:
+def print_down(result: RunResult, target: DownTarget, *, data: bool, as_json: bool) -> None:
     """What was stopped and what stays."""
     from headfirst.control.deployment.verbs.down import remaining
 

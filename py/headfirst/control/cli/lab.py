@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from headfirst.control.cli.mistakes import Verbs
-from headfirst.control.cli.verb import Output, app, verb
+from headfirst.control.cli.verb import OutputFormat, app, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
 
@@ -25,7 +25,7 @@ app.add_typer(lab, name="lab")
 
 
 @verb("deploy lab up lab.ini", "json", "plain", of=lab)
-def up(run: RunOptions, output: Output) -> None:
+def up(run: RunOptions, output: OutputFormat) -> None:
     """Start the lab nodes of an inventory, and print how to reach them."""
     from headfirst.control.deployment.lab_nodes import lab_logins, required_lab, started
     from headfirst.control.deployment.running.local_work import ask_for_root, run_jobs
@@ -42,7 +42,7 @@ def up(run: RunOptions, output: Output) -> None:
 
 
 @verb("deploy lab status lab.ini", "json", of=lab)
-def status(run: RunOptions, output: Output) -> None:
+def status(run: RunOptions, output: OutputFormat) -> None:
     """Show the lab nodes of an inventory."""
     from headfirst.control.lab import lifecycle as nodes
 
@@ -57,7 +57,7 @@ def status(run: RunOptions, output: Output) -> None:
 
 
 @verb("deploy lab down lab.ini", "json", "plain", of=lab)
-def down(run: RunOptions, output: Output) -> None:
+def down(run: RunOptions, output: OutputFormat) -> None:
     """Remove the lab nodes of an inventory: containers, volumes, network, keys."""
     from headfirst.control.deployment.running.local_work import run_jobs
     from headfirst.control.lab import lifecycle as nodes

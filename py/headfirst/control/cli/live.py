@@ -12,13 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from headfirst.common.errors import InputError, NotReadyError
-from headfirst.control.cli.verb import Output, verb
+from headfirst.control.cli.verb import OutputFormat, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run.amounts import duration
 from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
-    from headfirst.control.deployment.verbs.events import Event
+    from headfirst.control.deployment.verbs.events import ReplicaEvent
     from headfirst.control.live.load import EngineLoad
     from headfirst.control.live.status_types import ClusterStatus, ReplicaStatus, RoutedReplica, Supervision
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @verb("deploy status cluster.ini --json", "service", "json")
 def status(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     arguments: Annotated[
         bool, typer.Option("--arguments", help="Show the command line of each rank's container.")
     ] = False,
@@ -50,7 +50,7 @@ def status(
 @verb("deploy top cluster.ini --interval 5", "service", "json")
 def top(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     interval: Annotated[
         float, typer.Option("--interval", metavar="SECONDS", min=0.5, help="Time between two updates.")
     ] = 2.0,
@@ -114,7 +114,7 @@ def logs(
 @verb("deploy events cluster.ini --since 1d", "service", "json")
 def events(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     since: Annotated[
         str | None, typer.Option("--since", metavar="10m|TIME", help="Only events after this.")
     ] = None,
@@ -170,7 +170,7 @@ def chat(
             print_answer(chat, prompt, console)
 
 
-def _event(event: Event, console: Terminal, *, named: bool, log: bool) -> None:
+def _event(event: ReplicaEvent, console: Terminal, *, named: bool, log: bool) -> None:
     name = f"{event.service}/{event.replica}  " if named else ""
     at = event.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
     console.print(f"{at}  {escape(event.host)}  {escape(name)}{escape(event.text)}")

@@ -14,7 +14,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources i
 
 from headfirst.common.errors import InputError
 from headfirst.common.untrusted import for_terminal
-from headfirst.control.cli.verb import Output, Probe, verb, write_file
+from headfirst.control.cli.verb import OutputFormat, Probe, verb, write_file
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.decide.model.task import Task
 
@@ -37,7 +37,7 @@ Nodes = Annotated[
 @verb("deploy plan cluster.ini --json", "shown_hosts", "bundle", "json")
 def plan(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     probe: Probe = False,
     nodes: Nodes = None,
     svg: Annotated[
@@ -142,7 +142,7 @@ def _draw(plan: Plan, file: Path | None) -> None:
 @verb("deploy render cluster.ini --to compose -o out", "json")
 def render(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     to: Annotated[
         Literal["docker-run", "compose", "slurm", "kubernetes"], typer.Option("--to", help="For what.")
     ],
@@ -176,7 +176,7 @@ def render(
 
     The files have no secrets: make-secrets.sh, one of them, creates the secrets where they are used.
     """
-    from headfirst.control.deployment.verbs.render import Options, render, write
+    from headfirst.control.deployment.verbs.render import RenderOptions, render, write
     from headfirst.control.inventory.allocation import with_nodes
 
     given = {
@@ -191,7 +191,7 @@ def render(
     if nodes and to not in ("slurm", "kubernetes"):
         raise InputError("--nodes belongs to --to slurm and --to kubernetes", hint="List the hosts instead.")
     _refuse_probe(probe, nodes)
-    chosen = Options(**{name: value for name, (value, _, _) in given.items() if value is not None})  # type: ignore[arg-type]
+    chosen = RenderOptions(**{name: value for name, (value, _, _) in given.items() if value is not None})  # type: ignore[arg-type]
     with with_nodes(run.inventories, nodes) as inventories:
         rendered = render(
             inventories, run.extra_vars, to, chosen, command=_command(sys.argv[1:]), probe=probe
@@ -235,7 +235,7 @@ def _command(words: list[str]) -> str:
 @verb("deploy models cluster.ini --task chat", "json", unless="refresh")
 def models(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     task: Annotated[Task | None, typer.Option("--task", help="Only models for this task.")] = None,
     engine: Annotated[
         str | None, typer.Option("--engine", help="Plan for this engine. Default: the inventory's.")
@@ -297,7 +297,7 @@ def models(
         print_models(survey, whole=whole)
 
 
-def _refresh(run: RunOptions, output: Output, ids: list[str], source: str | None) -> None:
+def _refresh(run: RunOptions, output: OutputFormat, ids: list[str], source: str | None) -> None:
     from headfirst.control.deployment.verbs.models import Refreshed, hub_of, refresh
     from headfirst.control.run.amounts import duration
 
@@ -328,7 +328,7 @@ def _refuse_unserved(survey: Models, model: str) -> None:
 
 @verb("deploy variables weights", "json", inventory="none")
 def variables(
-    output: Output,
+    output: OutputFormat,
     text: Annotated[
         str | None,
         typer.Argument(

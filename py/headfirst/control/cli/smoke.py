@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headfirst.common.errors import HeadfirstError, InputError
-from headfirst.control.cli.verb import Output, exclude, verb
+from headfirst.control.cli.verb import OutputFormat, exclude, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run.amounts import duration
 from headfirst.control.terminal import Terminal
@@ -40,7 +40,7 @@ _MARKS = {
 )
 def test(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     only: Annotated[
         list[str] | None,
         typer.Option("--only", metavar="PATTERN", help="Only these cases, as 'chat.*'."),

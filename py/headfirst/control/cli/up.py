@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from headfirst.control.cli.verb import Output, verb
+from headfirst.control.cli.verb import OutputFormat, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run.amounts import duration
 from headfirst.control.run.result import RunResult
@@ -29,7 +29,7 @@ _Host = Annotated[str, typer.Argument(metavar="HOST", help="The host to remove."
     "deploy up cluster.ini",
     *("limit", "tags", "whole_service", "check", "diff", "wait", "bundle", "json", "plain", "verbose"),
 )
-def up(run: RunOptions, output: Output) -> None:
+def up(run: RunOptions, output: OutputFormat) -> None:
     """Start the cluster: check, Docker, image, weights, ranks, chat page. Run it again after a stop."""
     from headfirst.control.deployment.verbs.up import up
 
@@ -39,7 +39,7 @@ def up(run: RunOptions, output: Output) -> None:
 
 
 @verb("deploy rollback cluster.ini", "service", "wait", "json", "plain", "verbose")
-def rollback(run: RunOptions, output: Output) -> None:
+def rollback(run: RunOptions, output: OutputFormat) -> None:
     """Start the version that served before, on all replicas. A second rollback undoes the first.
 
     Exit code 2: there is none, or --service names one of several replicas.
@@ -59,7 +59,7 @@ def rollback(run: RunOptions, output: Output) -> None:
 )
 def replace(
     run: RunOptions,
-    output: Output,
+    output: OutputFormat,
     host: _Host,
     spare: Annotated[str, typer.Option("--with", metavar="SPARE", help="A host of [spares].")],
     keep: Annotated[
@@ -77,14 +77,14 @@ def replace(
     *("check", "wait", "json", "plain", "verbose"),
     inventory="alone",
 )
-def remove(run: RunOptions, output: Output, host: _Host) -> None:
+def remove(run: RunOptions, output: OutputFormat, host: _Host) -> None:
     """Remove a host: stop its rank, change the inventory, divide the services among the others."""
     from headfirst.control.deployment.verbs.membership import removal
 
     _carry_out(removal(run, host), run, output)
 
 
-def _carry_out(change: Change, run: RunOptions, output: Output) -> None:
+def _carry_out(change: Change, run: RunOptions, output: OutputFormat) -> None:
     """Print how the inventory changes, and but for check mode carry it out."""
     from headfirst.control.deployment.verbs.membership import carry_out
 

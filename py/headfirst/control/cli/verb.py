@@ -42,7 +42,7 @@ Probe = Annotated[
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputFormat:
     """How a verb prints: JSON for machines, or for people, then `plain` lines or a live display."""
 
     as_json: bool = False
@@ -163,7 +163,7 @@ def verb(
     inventory: Literal["optional", "required", "alone", "none"] = "optional",
     unless: str = "",
 ) -> Callable[[Verb], Verb]:
-    """Declare a verb. Its function is called with `run` (RunOptions), `output` (Output) and its own options.
+    """Declare a verb. The function gets `run` (RunOptions), `output` (OutputFormat) and the verb's options.
 
     `shared`: names of _BEFORE and _AFTER; `bundle` brings the three options beside it. `inventory`: whether
     one must be given as an argument, `alone` without -i. `unless`: an own option that needs no inventory.
@@ -181,7 +181,7 @@ def verb(
                 passwords.accept(given)
                 hint = f"For example: {example}" + (f". Without an inventory: --{unless}" if unless else "")
                 values["run"] = _run_options(given, "" if unless and given[unless] else hint)
-            values["output"] = Output(given.pop("json", False), given.pop("plain", False))
+            values["output"] = OutputFormat(given.pop("json", False), given.pop("plain", False))
             values = {name: value for name, value in values.items() if name in _signature(function)}
             function(**values, **given)
 

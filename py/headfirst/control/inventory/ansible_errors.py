@@ -20,7 +20,7 @@ VAULT_HINT = (
 )
 
 
-class Refusal(Exception):
+class InventoryRefusal(Exception):
     """What the user wrote cannot be used."""
 
     def __init__(self, what: str, where: str | None = None, hint: str | None = None) -> None:
@@ -28,7 +28,7 @@ class Refusal(Exception):
         self.answer = {"what": what, "where": where, "hint": hint}
 
 
-class Recorder:
+class RecordingDisplay:
     """Ansible's display, which keeps why a plugin could not read a file instead of printing it."""
 
     def __init__(self, display: Any) -> None:
@@ -87,15 +87,17 @@ def reason(error: BaseException) -> str:
     return " ".join(text.split()).rstrip(".") or type(error).__name__
 
 
-def refusal(error: AnsibleError, source: str) -> Refusal:
+def refusal(error: AnsibleError, source: str) -> InventoryRefusal:
     """The error as a refusal; `source` is the inventory, for an error without a place."""
     if is_vault(error):
-        return Refusal("a file is encrypted with Ansible Vault, and no given password decrypts it",
+        return InventoryRefusal("a file is encrypted with Ansible Vault, and no given password decrypts it",
                        place_of(error) or source, VAULT_HINT)  # fmt: skip
-    return Refusal(reason(error), place_of(error) or source)
+    return InventoryRefusal(reason(error), place_of(error) or source)
 
 
-def unreadable(failures: list[tuple[str, AnsibleError]], error: AnsibleError, sources: list[str]) -> Refusal:
+def unreadable(
+    failures: list[tuple[str, AnsibleError]], error: AnsibleError, sources: list[str]
+) -> InventoryRefusal:
     """Why the plugin that a file is meant for could not read it; the others' reasons mislead."""
     if not failures:
         return refusal(error, sources[0])
@@ -108,7 +110,7 @@ def unreadable(failures: list[tuple[str, AnsibleError]], error: AnsibleError, so
     chosen = next(
         (failure for msg, failure in failures if repr(kind) in msg or f".{kind}'" in msg), failures[-1][1]
     )
-    return Refusal(reason(chosen), place_of(chosen) or str(path), None)
+    return InventoryRefusal(reason(chosen), place_of(chosen) or str(path), None)
 
 
 def kind_of(path: Path) -> str:
@@ -127,7 +129,7 @@ def is_vault(error: BaseException) -> bool:
     return isinstance(error, AnsibleVaultError) or "decrypt" in text or "vault secret" in text
 
 
-def vaulted(key: str, where: str | None) -> Refusal:
+def vaulted(key: str, where: str | None) -> InventoryRefusal:
     """The refusal of a variable that no given password decrypts."""
     what = f"{key} is encrypted with Ansible Vault, and no given password decrypts it"
-    return Refusal(what, where, VAULT_HINT)
+    return InventoryRefusal(what, where, VAULT_HINT)

@@ -36,8 +36,8 @@ from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from headfirst.control.inventory.ansible_errors import (
     VAULT_HINT,
-    Recorder,
-    Refusal,
+    InventoryRefusal,
+    RecordingDisplay,
     is_vault,
     kind_of,
     place_of,
@@ -87,12 +87,14 @@ class _Reader:
                 self._loader, vault_ids=list(C.DEFAULT_VAULT_IDENTITY_LIST), auto_prompt=False
             )
         except AnsibleError as error:
-            raise Refusal(f"the vault password cannot be read: {reason(error)}", hint=VAULT_HINT) from error
+            raise InventoryRefusal(
+                f"the vault password cannot be read: {reason(error)}", hint=VAULT_HINT
+            ) from error
         self._loader.set_vault_secrets(secrets)
         try:
             self._extra = load_extra_vars(self._loader)
         except AnsibleError as error:
-            raise Refusal(
+            raise InventoryRefusal(
                 reason(error), place_of(error) or _EXTRA, "Ansible takes -e KEY=VALUE, JSON, or @FILE."
             ) from error
         self._inventory = self._parse()
@@ -103,7 +105,7 @@ class _Reader:
         self.refused: list[dict[str, str | None]] = []  # variables whose values cannot be read
 
     def _parse(self) -> InventoryManager:
-        recorder = Recorder(inventory_manager.display)
+        recorder = RecordingDisplay(inventory_manager.display)
         inventory_manager.display = recorder
         try:
             return InventoryManager(loader=self._loader, sources=self._sources)
@@ -122,7 +124,7 @@ class _Reader:
             self._inventory.subset(pattern)
             return [host.name for host in self._inventory.get_hosts("all")]
         except AnsibleError as error:
-            raise Refusal(
+            raise InventoryRefusal(
                 reason(error), "--limit", "Ansible takes a host, a group, or a pattern of them."
             ) from error
         finally:
@@ -209,7 +211,7 @@ class _Reader:
         """What the function returns, or _REFUSED; `refused` has why, once for hosts that share a group."""
         try:
             return function(*arguments)
-        except Refusal as error:
+        except InventoryRefusal as error:
             if error.answer not in self.refused:
                 self.refused.append(error.answer)
             return _REFUSED
@@ -292,7 +294,7 @@ def _value(templar: Templar, key: str, value: Any, where: str | None) -> Any:
     except AnsibleError as error:
         if is_vault(error):
             raise vaulted(key, where) from error
-        raise Refusal(
+        raise InventoryRefusal(
             f"{key}: {reason(error)}", where, "Define what the template names, in the inventory or with -e."
         ) from error
 
@@ -326,17 +328,19 @@ def _role_variable(
             raise vaulted(key, where) from error
         if isinstance(error, AnsibleUndefinedVariable):  # it names facts, which are there when the role runs
             return None
-        raise Refusal(f"{key}: {reason(error)}", where) from error
+        raise InventoryRefusal(f"{key}: {reason(error)}", where) from error
     sources = option.get("sources")
     if sources and str(given) not in sources and "/" not in str(given):
-        raise Refusal(
+        raise InventoryRefusal(
             f"{key}={given} is not a source of packages",
             where,
             f"It is one of {', '.join(sources)}, or the URL of a mirror.",
         )
     result = ArgumentSpecValidator({key: dict(option["spec"])}).validate({key: given})
     if result.error_messages:
-        raise Refusal("; ".join(result.error_messages), where, f"See `{key}` of role {option['role']}.")
+        raise InventoryRefusal(
+            "; ".join(result.error_messages), where, f"See `{key}` of role {option['role']}."
+        )
     return _plain(result.validated_parameters[key])
 
 
@@ -378,7 +382,7 @@ def _login(templar: Templar, variables: Mapping[str, Any], where: Mapping[str, s
     try:
         becomes = boolean(become)
     except TypeError as error:
-        raise Refusal(
+        raise InventoryRefusal(
             f"ansible_become={become} is neither true nor false", where.get("ansible_become")
         ) from error
     return {
@@ -414,7 +418,7 @@ def _options(
     given = {key: _value(templar, key, variables[key], where.get(key)) for key in names if key in variables}
     for key in ("ansible_port", "ansible_ssh_port"):
         if key in given and not _is_port(given[key]):
-            raise Refusal(
+            raise InventoryRefusal(
                 f"{key}={given[key]} is not a port number",
                 where.get(key),
                 f"Write a number from 1 to 65535, for example {key}=22, or remove it.",
@@ -422,7 +426,7 @@ def _options(
     try:
         options, origins = C.config.get_plugin_options_and_origins(kind, name, variables=given)
     except AnsibleError as error:
-        raise Refusal(reason(error)) from error
+        raise InventoryRefusal(reason(error)) from error
     return {key: _plain(value) for key, value in options.items()}, origins
 
 
@@ -466,7 +470,7 @@ def main() -> None:
     os.dup2(2, 1)
     try:
         reply = read(json.load(sys.stdin))
-    except Refusal as refused:
+    except InventoryRefusal as refused:
         reply = {"error": refused.answer}
     with answer:
         json.dump(reply, answer)

@@ -12,17 +12,17 @@ from headfirst.control.bench.result import BenchResult
 from headfirst.control.report.topology import topology
 from headfirst.control.report.types import (
     Checked,
-    Choice,
     ClusterReport,
     CommResult,
     Missing,
     Own,
     PlannedImage,
+    ReportedChoice,
     ReportedRank,
     ServiceReport,
 )
 from headfirst.control.run.amounts import duration, size
-from headfirst.control.run.history import History
+from headfirst.control.run.history import RunHistory
 from headfirst.decide import engines
 from headfirst.decide.plan import capabilities
 from headfirst.decide.plan.front import proxy
@@ -34,7 +34,7 @@ _SHORT = ("max_tokens", "temperature")  # of a probe, whose answer nobody reads
 
 def build(
     plan: Plan,
-    history: History,
+    history: RunHistory,
     results: Sequence[BenchResult],
     release: Own,
     answers: Mapping[str, str],
@@ -79,14 +79,14 @@ def build(
     )
 
 
-def _check(history: History) -> Checked | None:
+def _check(history: RunHistory) -> Checked | None:
     for run in reversed(history.runs):
         if run.findings is not None:
             return Checked(at=run.at, verb=run.kind.verb, findings=run.findings)
     return None
 
 
-def _comm(history: History) -> CommResult | None:
+def _comm(history: RunHistory) -> CommResult | None:
     for run in reversed(history.runs):
         if run.comm is not None:
             try:
@@ -130,53 +130,53 @@ def _service(plan: Plan, service: PlannedService, answers: Mapping[str, str]) ->
     )
 
 
-def _choices(service: PlannedService) -> Iterator[Choice]:
+def _choices(service: PlannedService) -> Iterator[ReportedChoice]:
     weights = service.weights
-    yield Choice(
+    yield ReportedChoice(
         what="model",
         value=f"{service.model} as {service.served_model_name}",
         reason=f"described by {service.model_described_by}",
     )
-    yield Choice(what="engine", value=f"{service.engine} {service.engine_version}")
+    yield ReportedChoice(what="engine", value=f"{service.engine} {service.engine_version}")
     for sized, replicas in service.pools:
         of = f"{replicas[0].role}: " if replicas[0].role else ""
-        yield Choice(
+        yield ReportedChoice(
             what=f"{of}layout",
             value=f"{len(replicas)} × ({sized.layout}) on {service.device}, {service.task}",
             reason=" ".join([sized.layout_reason, *sized.layouts_rejected]),
         )
         fits = {True: "fits", False: "does not fit", None: "not known"}[sized.fit.fits]
         fits = "fits if the estimates hold" if sized.fit.uncertain else fits
-        yield Choice(what=f"{of}memory", value=fits, reason=sized.fit.reason)
+        yield ReportedChoice(what=f"{of}memory", value=fits, reason=sized.fit.reason)
         if fraction := sized.fit.memory_fraction:
             whose = "as set" if fraction.is_set else "the engine's own"
-            yield Choice(
+            yield ReportedChoice(
                 what=f"{of}memory fraction", value=f"{fraction.value:.3f}", reason=f"{fraction.flag}, {whose}"
             )
     if service.transfer:
         reason = " ".join(service.transfer.reasons)
-        yield Choice(what="KV cache between them", value=service.transfer.way, reason=reason)
+        yield ReportedChoice(what="KV cache between them", value=service.transfer.way, reason=reason)
     yield _yes("conversion to BF16", service.convert_to_bf16, service.convert_reason)
     yield _yes("code of the model's repository", service.trust_remote_code, service.trust_reason)
-    yield Choice(
+    yield ReportedChoice(
         what="weights",
         value=f"{size(weights.source_bytes)} from {weights.source} to {weights.directory}",
         reason=weights.placement_reason,
     )
-    yield Choice(what="page cache", value=weights.warm_cache, reason=weights.warm_reason)
+    yield ReportedChoice(what="page cache", value=weights.warm_cache, reason=weights.warm_reason)
     time = (
         f"{weights.time.reason}; one step and one node at a time: {duration(weights.time.documented_seconds)}"
     )
-    yield Choice(what="time for the weights", value=duration(weights.time.seconds), reason=time)
+    yield ReportedChoice(what="time for the weights", value=duration(weights.time.seconds), reason=time)
     for sized, replicas in service.pools:
         what = f"{replicas[0].role}: argument" if replicas[0].role else "argument"
         for argument in sized.chosen_arguments:
             value = f"{argument.flag} {argument.value}".strip()
-            yield Choice(what=what, value=value, reason=f"{argument.reason} ({argument.source})")
+            yield ReportedChoice(what=what, value=value, reason=f"{argument.reason} ({argument.source})")
     for adapter in service.adapters:
-        yield Choice(what="adapter", value=adapter.name, reason=adapter.id)
+        yield ReportedChoice(what="adapter", value=adapter.name, reason=adapter.id)
     if draft := service.draft_model:
-        yield Choice(
+        yield ReportedChoice(
             what="draft model", value=draft.id, reason=f"described by {draft.described_by or 'nothing'}"
         )
     reasons: dict[str, int] = {}
@@ -185,11 +185,13 @@ def _choices(service: PlannedService) -> Iterator[Choice]:
             for reason in node.network.reasons:
                 reasons[reason] = reasons.get(reason, 0) + 1
     for reason, count in reasons.items():
-        yield Choice(what="network", value=f"{count} {'rank' if count == 1 else 'ranks'}", reason=reason)
+        yield ReportedChoice(
+            what="network", value=f"{count} {'rank' if count == 1 else 'ranks'}", reason=reason
+        )
 
 
-def _yes(what: str, value: bool, reason: str) -> Choice:
-    return Choice(what=what, value="yes" if value else "no", reason=reason)
+def _yes(what: str, value: bool, reason: str) -> ReportedChoice:
+    return ReportedChoice(what=what, value="yes" if value else "no", reason=reason)
 
 
 def _rank(service: PlannedService, replica: PlannedReplica, node: Node) -> ReportedRank:

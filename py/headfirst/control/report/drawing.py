@@ -11,7 +11,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree as xml
 
 from headfirst.common.untrusted import for_terminal
-from headfirst.control.report.topology import Box, Link, ServiceBoxes, Topology, topology
+from headfirst.control.report.topology import Box, ServiceBoxes, Topology, TopologyLink, topology
 from headfirst.decide.plan.types import Plan
 
 _SVG = "http://www.w3.org/2000/svg"
@@ -185,12 +185,12 @@ class _Drawing:
             self._put_text(self._left, y, line, "" if line in shown else "dim")
             self._grow(self._left + _width(line), y)
 
-    def _is_inside(self, link: Link) -> bool:
+    def _is_inside(self, link: TopologyLink) -> bool:
         """Whether it connects boxes of one replica."""
         source, target = (self._frame_numbers.get(id) for id in (link.source, link.target))
         return source is not None and source == target
 
-    def _link(self, link: Link) -> None:
+    def _link(self, link: TopologyLink) -> None:
         """A line between two boxes; that of the KV cache has a head."""
         start, end = self._places[link.source], self._places[link.target]
         inside = self._is_inside(link)
@@ -260,7 +260,7 @@ class _Drawing:
         self._right, self._bottom = max(self._right, right), max(self._bottom, bottom)
 
 
-def _shared(link: Link) -> tuple[str, str]:
+def _shared(link: TopologyLink) -> tuple[str, str]:
     """What the links that share a line have in common: where they begin, or the rendezvous where they end."""
     return link.kind, link.target if link.kind == "rendezvous" else link.source
 
@@ -280,12 +280,12 @@ def link_lines(graph: Topology) -> list[str]:
         more = len(origins) - _SOURCES_IN_A_LINE
         source = ", ".join(origins[:_SOURCES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "")
         lines.append(
-            _in_words(source, names[target], Link(source="", target="", ports=list(ports), what=what))
+            _in_words(source, names[target], TopologyLink(source="", target="", ports=list(ports), what=what))
         )
     return lines
 
 
-def _in_words(source: str, target: str, link: Link) -> str:
+def _in_words(source: str, target: str, link: TopologyLink) -> str:
     ports = f" port {', '.join(map(str, link.ports))}" if link.ports else ""
     return f"{source} → {target}{ports}: {link.what}"
 

@@ -36,7 +36,7 @@ class Box(Frozen):
     gpus: list[str] = []
 
 
-class Link(Frozen):
+class TopologyLink(Frozen):
     """`source` opens connections to `ports` of `target`; both are ids of boxes. Without ports: any.
 
     `kind` `kv`: the KV cache on its way from `source` to `target`, whichever of them connects.
@@ -78,7 +78,7 @@ class Topology(Frozen):
     services: list[ServiceBoxes]
     spares: list[Box]
     monitoring: list[Box]
-    links: list[Link]
+    links: list[TopologyLink]
     notes: list[str]
 
     @property
@@ -395,23 +395,23 @@ def _place(url: str) -> str:
     return f"{urlsplit(url).hostname}:{_port(url)}"
 
 
-def _links_of_people(plan: Plan) -> Iterator[Link]:
+def _links_of_people(plan: Plan) -> Iterator[TopologyLink]:
     """From people to the first program that answers them, and from the proxy and the page on."""
     page = plan.webui
     if proxy := plan.proxy:
-        yield Link(source=PEOPLE, target=PROXY, ports=[proxy.port], what="chat page and API")
+        yield TopologyLink(source=PEOPLE, target=PROXY, ports=[proxy.port], what="chat page and API")
         if page:
-            yield Link(source=PROXY, target=PAGE, ports=[page.port], what="chat page")
+            yield TopologyLink(source=PROXY, target=PAGE, ports=[page.port], what="chat page")
     elif page:
-        yield Link(source=PEOPLE, target=PAGE, ports=[page.port], what="chat page")
+        yield TopologyLink(source=PEOPLE, target=PAGE, ports=[page.port], what="chat page")
     source = PROXY if plan.proxy else PEOPLE
     for service in plan.services:
         for target, port in _doors(service):
-            yield Link(source=source, target=target, ports=[port], what=f"API of {_title(service)}")
+            yield TopologyLink(source=source, target=target, ports=[port], what=f"API of {_title(service)}")
     if page:
         for service in chats(plan.services):
             for target, port in _doors(service):
-                yield Link(source=PAGE, target=target, ports=[port], what=f"API of {_title(service)}")
+                yield TopologyLink(source=PAGE, target=target, ports=[port], what=f"API of {_title(service)}")
 
 
 def _doors(service: PlannedService) -> list[tuple[str, int]]:
@@ -421,7 +421,7 @@ def _doors(service: PlannedService) -> list[tuple[str, int]]:
     return list(dict.fromkeys((target, replica.engine_port) for target, replica in _heads(service)))
 
 
-def _links_of_services(plan: Plan) -> Iterator[Link]:
+def _links_of_services(plan: Plan) -> Iterator[TopologyLink]:
     """From the routers to rank 0 of each replica, from the ranks to their rendezvous, and the KV cache."""
     for service in plan.services:
         for router in service.routers:
@@ -429,21 +429,27 @@ def _links_of_services(plan: Plan) -> Iterator[Link]:
             for target, port in dict.fromkeys(
                 (head, replica.engine_port) for head, replica in _heads(service)
             ):
-                yield Link(source=source, target=target, ports=[port], what=f"API of {_title(service)}")
+                yield TopologyLink(
+                    source=source, target=target, ports=[port], what=f"API of {_title(service)}"
+                )
         for replica in _drawn_replicas(service):
             head = _rank_id(service, replica, replica.nodes[0])
             ports = replica.rendezvous_ports or [replica.dist_port]
             drawn = _drawn_ranks(replica)
             for node in drawn[1:]:
                 source = _rank_id(service, replica, node)
-                yield Link(source=source, target=head, ports=ports, what="rendezvous", kind="rendezvous")
+                yield TopologyLink(
+                    source=source, target=head, ports=ports, what="rendezvous", kind="rendezvous"
+                )
             if replica.nodes[len(drawn) :]:
                 source = _rest_id(service, replica)
-                yield Link(source=source, target=head, ports=ports, what="rendezvous", kind="rendezvous")
+                yield TopologyLink(
+                    source=source, target=head, ports=ports, what="rendezvous", kind="rendezvous"
+                )
         yield from _links_of_transfer(service)
 
 
-def _links_of_transfer(service: PlannedService) -> Iterator[Link]:
+def _links_of_transfer(service: PlannedService) -> Iterator[TopologyLink]:
     """From each prefill replica to each decode replica the KV cache, and back the request for it."""
     if service.transfer is None or service.prefill is None:
         return
@@ -455,10 +461,10 @@ def _links_of_transfer(service: PlannedService) -> Iterator[Link]:
     decode = dict.fromkeys(head for head, replica in _heads(service) if replica.role == "decode")
     for source in ports:
         for target in decode:
-            yield Link(source=source, target=target, ports=[], what=_transfer(service), kind="kv")
+            yield TopologyLink(source=source, target=target, ports=[], what=_transfer(service), kind="kv")
     for target, listening in ports.items():
         for source in decode:
-            yield Link(
+            yield TopologyLink(
                 source=source,
                 target=target,
                 ports=sorted(listening),
@@ -467,7 +473,7 @@ def _links_of_transfer(service: PlannedService) -> Iterator[Link]:
             )
 
 
-def _links_of_monitoring(plan: Plan, boxes: Sequence[Box]) -> Iterator[Link]:
+def _links_of_monitoring(plan: Plan, boxes: Sequence[Box]) -> Iterator[TopologyLink]:
     """From Prometheus to what it asks for figures, and from Grafana to Prometheus."""
     if plan.monitoring is None:
         return
@@ -475,9 +481,9 @@ def _links_of_monitoring(plan: Plan, boxes: Sequence[Box]) -> Iterator[Link]:
     source = ids["prometheus"]
     port = _port(plan.monitoring.prometheus_url)
     if plan.monitoring.grafana_url and "grafana" in ids:
-        yield Link(source=ids["grafana"], target=source, ports=[port], what="figures", kind="figures")
+        yield TopologyLink(source=ids["grafana"], target=source, ports=[port], what="figures", kind="figures")
         grafana = _port(plan.monitoring.grafana_url)
-        yield Link(source=PEOPLE, target=ids["grafana"], ports=[grafana], what="dashboards")
+        yield TopologyLink(source=PEOPLE, target=ids["grafana"], ports=[grafana], what="dashboards")
     for name, id in ids.items():
         if name not in ("prometheus", "grafana"):
             ports = sorted(
@@ -487,17 +493,17 @@ def _links_of_monitoring(plan: Plan, boxes: Sequence[Box]) -> Iterator[Link]:
                     if program.container.name == f"headfirst-{name}"
                 }
             )
-            yield Link(source=source, target=id, ports=ports, what="figures", kind="figures")
+            yield TopologyLink(source=source, target=id, ports=ports, what="figures", kind="figures")
     if plan.proxy:
-        yield Link(
+        yield TopologyLink(
             source=source, target=PROXY, ports=[plan.proxy.metrics_port], what="figures", kind="figures"
         )
     for service in plan.services:
         for router in service.routers:
             target = _router_id(service, router.host)
-            yield Link(
+            yield TopologyLink(
                 source=source, target=target, ports=[router.metrics_port], what="figures", kind="figures"
             )
         for target, port in dict.fromkeys((head, replica.engine_port) for head, replica in _heads(service)):
             what = "figures, where the engine publishes them"
-            yield Link(source=source, target=target, ports=[port], what=what, kind="figures")
+            yield TopologyLink(source=source, target=target, ports=[port], what=what, kind="figures")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from headfirst.control.bench.result import BenchResult
 from headfirst.control.report.topology import Topology
-from headfirst.control.run.comm import Run, Trouble, Way
+from headfirst.control.run.comm import NcclChannels, Run, Trouble
 from headfirst.control.run.events import Finding
 from headfirst.control.run.history import Images, RunRecord
 from headfirst.decide.plan.types import Verdict
@@ -28,7 +28,7 @@ class Own(_Frozen):
     digest: str
 
 
-class Choice(_Frozen):
+class ReportedChoice(_Frozen):
     """One decision of the plan, and why."""
 
     what: str
@@ -60,7 +60,7 @@ class ServiceReport(_Frozen):
     live: list[str]
     curl: str
     features: str
-    choices: list[Choice]
+    choices: list[ReportedChoice]
     memory: list[tuple[str, int]]
     ranks: list[ReportedRank]
     command: list[str]
@@ -95,7 +95,7 @@ class CommResult(_Frozen):
     failed_pairs: list[dict[str, Any]]
     runs: list[Run]
     errors: list[Trouble]
-    nccl: dict[str, Way]  # by host
+    nccl: dict[str, NcclChannels]  # by host
     findings: list[Finding]
 
 

@@ -21,7 +21,7 @@ _SETTLE_S = 5.0
 _PAUSE_S = 0.02
 
 
-class Process(NamedTuple):
+class ProcessStat(NamedTuple):
     """A process; its start (clock ticks since boot) distinguishes it from a later one with the same id."""
 
     pid: int
@@ -30,12 +30,12 @@ class Process(NamedTuple):
     session: int
 
 
-def descendants(root: int) -> list[Process]:
+def descendants(root: int) -> list[ProcessStat]:
     """All living processes below `root`, children before grandchildren; `root` is not one of them."""
-    children: dict[int, list[Process]] = {}
+    children: dict[int, list[ProcessStat]] = {}
     for process in _living():
         children.setdefault(process.parent, []).append(process)
-    processes: list[Process] = []
+    processes: list[ProcessStat] = []
     queue = [root]
     while queue:
         for child in children.get(queue.pop(0), []):
@@ -50,7 +50,7 @@ def start_time(pid: int) -> int | None:
     return process.started if process else None
 
 
-def kill(processes: list[Process]) -> None:
+def kill(processes: list[ProcessStat]) -> None:
     """SIGKILL `processes` and all members of the sessions that they lead, and return when these have ended.
 
     A member may have been started after `processes` were listed; it keeps its session when its parent ends.
@@ -80,12 +80,12 @@ def _killed(pid: int) -> bool:
     return True
 
 
-def _living() -> list[Process]:
+def _living() -> list[ProcessStat]:
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     return [process for pid in pids if (process := _stat(pid)) is not None]
 
 
-def _stat(pid: int) -> Process | None:
+def _stat(pid: int) -> ProcessStat | None:
     """The process as in proc(5), or None when it is gone or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
@@ -95,7 +95,7 @@ def _stat(pid: int) -> Process | None:
     fields = text.rpartition(")")[2].split()
     if fields[0] == "Z":
         return None
-    return Process(pid, int(fields[19]), parent=int(fields[1]), session=int(fields[3]))
+    return ProcessStat(pid, int(fields[19]), parent=int(fields[1]), session=int(fields[3]))
 
 
 GRACE_S = 10.0
@@ -109,7 +109,7 @@ class Canceller:
         self.requests = 0
         self.ansible_pid: int | None = None  # known once ansible-playbook has sent its first event
         self._interrupted_at: float | None = None
-        self._seen: list[Process] = []
+        self._seen: list[ProcessStat] = []
 
     @property
     def requested(self) -> bool:

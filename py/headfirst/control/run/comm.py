@@ -66,7 +66,7 @@ class Trouble(Frozen):
     echo: bool
 
 
-class Way(Frozen):
+class NcclChannels(Frozen):
     """How many of NCCL's channels of a host use RDMA, do so from GPU memory, use TCP, or stay inside."""
 
     version: str
@@ -89,7 +89,7 @@ class Comm(Frozen):
     torch: str
     runs: list[Run]
     errors: list[Trouble]
-    nccl: dict[str, Way]
+    nccl: dict[str, NcclChannels]
     findings: list[Finding]
 
     @property

@@ -88,23 +88,23 @@ class Images(_Frozen):
     images: list[ImageRecord]
 
 
-class History(_Frozen):
+class RunHistory(_Frozen):
     """All runs, the oldest first, and the images that `deploy status` read last."""
 
     runs: list[RunRecord] = []
     images: Images | None = None
 
 
-def read(folder: Path) -> History:
+def read(folder: Path) -> RunHistory:
     """The history in `folder`; an empty one where there is none, or none that can be read: it is an aid."""
     file = folder / FILE
     try:
         if not file.is_file() or file.stat().st_size > MAX_BYTES:
-            return History()
+            return RunHistory()
         text = read_file(file)
-        return History() if text is None else History.model_validate(json_document(text, what=FILE))
+        return RunHistory() if text is None else RunHistory.model_validate(json_document(text, what=FILE))
     except (ValidationError, UntrustedError, UnicodeDecodeError):
-        return History()
+        return RunHistory()
 
 
 def add_run(folder: Path, run: RunRecord) -> None:
@@ -121,7 +121,7 @@ def set_images(folder: Path, images: Images) -> None:
         _write(folder, read(folder).model_copy(update={"images": images}))
 
 
-def _write(folder: Path, history: History) -> None:
+def _write(folder: Path, history: RunHistory) -> None:
     replace_file(folder / FILE, history.model_dump_json(indent=1) + "\n")
 
 

@@ -79,7 +79,7 @@ def joined(results: Sequence[RunResult]) -> RunResult:
     )
 
 
-class Record:
+class RunTally:
     """Keeps what a RunResult needs while the events of a run pass by."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from headfirst.control.run.events import Event, RunDone, RunStarted
 from headfirst.control.run.private_dir import PrivateDir, private_dir
 from headfirst.control.run.progress_file import ProgressTail
 from headfirst.control.run.reporters.reporter import Reporter
-from headfirst.control.run.result import Record, RunResult
+from headfirst.control.run.result import RunResult, RunTally
 from headfirst.control.run.translate import Translator, published
 from headfirst.decide.scrub import Scrubber
 
@@ -94,7 +94,7 @@ class _Run:
         self._cancel = Canceller()
         self._translator = Translator()
         self._progress = ProgressTail(private.progress, on_bad_line=self._log_bad_progress)
-        self._record = Record()
+        self._record = RunTally()
         self._statistics: dict[str, Any] = {}
         self._published: dict[str, Any] = {}
         self._complaints: list[str] = []

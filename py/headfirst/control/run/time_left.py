@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple
 
-from headfirst.control.run.history import History, Kind, RunRecord
+from headfirst.control.run.history import Kind, RunHistory, RunRecord
 
 WEIGHTS = "weights"
 _RUNS = 5  # more than these are of an older state of the cluster
@@ -35,7 +35,7 @@ class TimeLeft:
     `weights_seconds`: the plan's own time of each stage that brings weights, in their order.
     """
 
-    history: History
+    history: RunHistory
     kind: Kind
     changes: bool | None = None
     weights: str = ""
@@ -95,7 +95,7 @@ class TimeLeft:
         return max(0.0, run.seconds - run.stages[place].began + other)
 
 
-def left_with(history: History) -> str:
+def left_with(history: RunHistory) -> str:
     """What the last run that changes what is served left the cluster with: `up`, `down`, or "": unknown."""
     for run in reversed(history.runs):
         if run.completed and run.kind.verb in (*_SERVING, *_STOPPING) and not _is_part(run):
@@ -103,7 +103,7 @@ def left_with(history: History) -> str:
     return ""
 
 
-def is_planned_already(history: History, containers: str) -> bool:
+def is_planned_already(history: RunHistory, containers: str) -> bool:
     """Whether the cluster was last brought to these containers, so that a run changes nothing."""
     for run in reversed(history.runs):
         if run.kind.verb not in (*_SERVING, *_STOPPING) or run.kind.verb == _ROTATE or _is_part(run):
@@ -118,7 +118,7 @@ def _is_part(run: RunRecord) -> bool:
     return run.kind.verb in ("up", *_STOPPING) and bool(run.kind.asked)
 
 
-def was_brought(history: History, weights: str) -> bool:
+def was_brought(history: RunHistory, weights: str) -> bool:
     """Whether a run has brought these weights to these hosts."""
     return any(
         run.weights == weights and any(stage.stage == WEIGHTS for stage in run.stages) for run in history.runs

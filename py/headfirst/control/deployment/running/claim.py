@@ -47,7 +47,7 @@ def run_lock(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporte
 
 
 @dataclass(frozen=True)
-class Claim:
+class ClaimedCluster:
     """Locked hosts that carry this cluster's owner record, and its credentials."""
 
     cluster: Cluster
@@ -57,7 +57,7 @@ class Claim:
     before: Secrets | None
     """What the cluster, or else this controller, had when the run began."""
 
-    def change(self, credentials: Secrets) -> Claim:
+    def change(self, credentials: Secrets) -> ClaimedCluster:
         """Replace the credentials, on the head and then here."""
         _record(self.cluster, self.held, self.id, credentials)
         secrets.save(self.cluster, credentials)
@@ -65,7 +65,7 @@ class Claim:
 
 
 @contextlib.contextmanager
-def claimed(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporter) -> Iterator[Claim]:
+def claimed(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporter) -> Iterator[ClaimedCluster]:
     """Lock the hosts and make them this cluster's."""
     with run_lock(cluster, options, verb, reporter) as held:
         head = held.states.get(cluster.head.name)
@@ -73,7 +73,7 @@ def claimed(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporter
         before = _on_head(head, id) or secrets.existing(cluster)
         agreed = _agree(cluster, head, id, reporter)
         _record(cluster, held, id, agreed)
-        yield Claim(cluster, held, id, agreed, before)
+        yield ClaimedCluster(cluster, held, id, agreed, before)
 
 
 def foreign(cluster: Cluster, states: States) -> dict[str, Owner]:

@@ -26,7 +26,7 @@ class _Literal(str):
     __slots__ = ()
 
 
-class _Dumper(yaml.SafeDumper):
+class _InventoryDumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         """Every value is written in full."""
         return True
@@ -36,7 +36,7 @@ def _tagged(dumper: yaml.SafeDumper, text: _Literal) -> ScalarNode:
     return dumper.represent_scalar("!unsafe", str(text), style='"')
 
 
-_Dumper.add_representer(_Literal, _tagged)
+_InventoryDumper.add_representer(_Literal, _tagged)
 
 
 def write(
@@ -74,9 +74,9 @@ def write(
     for name, variables in literal.items():
         named = {key: value for key, value in variables.items() if key in SETTING_NAMES}
         if named and "/" not in name:
-            (beside / f"{name}.yml").write_text(yaml.dump(named, Dumper=_Dumper))
+            (beside / f"{name}.yml").write_text(yaml.dump(named, Dumper=_InventoryDumper))
     inventory = {"all": {"hosts": literal, "children": groups}}
-    text = yaml.dump(inventory, Dumper=_Dumper, sort_keys=False, width=4096)
+    text = yaml.dump(inventory, Dumper=_InventoryDumper, sort_keys=False, width=4096)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
 

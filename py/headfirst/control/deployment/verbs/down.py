@@ -21,7 +21,7 @@ from headfirst.decide.model import families
 
 
 @dataclass(frozen=True)
-class Target:
+class DownTarget:
     """What `down` acts on: the cluster, limited to hosts that are not another one's (`left`)."""
 
     cluster: Cluster
@@ -30,14 +30,14 @@ class Target:
     service: Service | None = None  # the only one that is stopped; None: all, with what they share
 
 
-def target(options: RunOptions) -> Target:
+def target(options: RunOptions) -> DownTarget:
     """What a command line names. Raises as target_of does."""
     cluster = load(options.inventories, options.extra_vars, options.limit)
     service = cluster.whole_service(options.service)
     return target_of(cluster.of_service(service) if service else cluster, options)
 
 
-def target_of(cluster: Cluster, options: RunOptions) -> Target:
+def target_of(cluster: Cluster, options: RunOptions) -> DownTarget:
     """Ask the hosts for their owner. Raises NotReadyError where all of them belong to other clusters."""
     access = host_access(cluster)
     states = look([access[host.name] for host in cluster.limited_hosts])
@@ -46,10 +46,10 @@ def target_of(cluster: Cluster, options: RunOptions) -> Target:
         refuse_foreign(cluster, states)
     if left:
         cluster = cluster.limited(host for host in states if host not in left)
-    return Target(cluster, options, left, cluster.whole_service(options.service))
+    return DownTarget(cluster, options, left, cluster.whole_service(options.service))
 
 
-def data_bytes(target: Target) -> dict[str, int]:
+def data_bytes(target: DownTarget) -> dict[str, int]:
     """Bytes of /var/lib/headfirst by host."""
     access = host_access(target.cluster)
     hosts = [access[host.name] for host in target.cluster.limited_hosts]
@@ -57,7 +57,7 @@ def data_bytes(target: Target) -> dict[str, int]:
     return {host: int(answer["bytes"]) for host, answer in answers.items()}
 
 
-def remaining(target: Target) -> list[str]:
+def remaining(target: DownTarget) -> list[str]:
     """What still refers to the service that was stopped alone."""
     service, cluster = target.service, target.cluster
     if service is None:
@@ -71,7 +71,7 @@ def remaining(target: Target) -> list[str]:
     return [place for place, stays in places.items() if stays]
 
 
-def down(target: Target, reporter: Reporter, *, data: bool) -> RunResult:
+def down(target: DownTarget, reporter: Reporter, *, data: bool) -> RunResult:
     """Stop Open WebUI and the ranks and remove our files; with `data`, weights and chats too.
 
     Of a target with a service: its routers and ranks, and what is theirs.

@@ -22,7 +22,7 @@ from headfirst.decide.cluster.types import Cluster, Replica, Service
 from headfirst.decide.scrub import Scrubber
 
 
-class Event(BaseModel):
+class ReplicaEvent(BaseModel):
     """One event. `at` is UTC by this machine's clock; `cause` and `fix` are of the rule for its log."""
 
     model_config = ConfigDict(frozen=True)
@@ -38,7 +38,7 @@ class Event(BaseModel):
     log: list[str] = []
 
 
-class History(BaseModel):
+class EventHistory(BaseModel):
     """All events, the oldest first.
 
     `silent` hosts did not answer, with the reason. `damaged` is how many lines of a host's history are no
@@ -47,12 +47,12 @@ class History(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    events: list[Event]
+    events: list[ReplicaEvent]
     silent: dict[str, str]
     damaged: dict[str, int]
 
 
-def events(cluster: Cluster, chosen: str | None = None, *, since: datetime | None = None) -> History:
+def events(cluster: Cluster, chosen: str | None = None, *, since: datetime | None = None) -> EventHistory:
     """The history of the replicas. NotReadyError where no host answers."""
     access = host_access(cluster)
     replicas = {service.container(replica): (service, replica) for service, replica in cluster.chosen(chosen)}
@@ -82,7 +82,7 @@ def events(cluster: Cluster, chosen: str | None = None, *, since: datetime | Non
         if since is None or event.at >= since
     ]
     damaged = {host: its.damaged for host, its in histories.items() if its.damaged}
-    return History(events=sorted(kept, key=lambda event: event.at), silent=silent, damaged=damaged)
+    return EventHistory(events=sorted(kept, key=lambda event: event.at), silent=silent, damaged=damaged)
 
 
 def _event(
@@ -92,14 +92,14 @@ def _event(
     replica: Replica,
     log: Profile,
     clocks: Mapping[str, Clock],
-) -> Event:
+) -> ReplicaEvent:
     lines = {
         rank: causes.stamped(text, _clock(replica, rank, host, clocks).offset, event.at)
         for rank, text in {event.rank: event.log, **event.logs}.items()
     }
     rank, cause = _cause(event, log, lines)
     elsewhere = f"It began on rank {rank} ({_address(replica, rank)}): " if rank != event.rank else ""
-    return Event(
+    return ReplicaEvent(
         at=datetime.fromtimestamp(event.at, timezone.utc),
         host=host,
         service=str(service),

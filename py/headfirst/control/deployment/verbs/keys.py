@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.control.credentials.secrets import KeyName, NamedKey, new_key
-from headfirst.control.deployment.running.claim import Claim, claimed, current_credentials
+from headfirst.control.deployment.running.claim import ClaimedCluster, claimed, current_credentials
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.playbooks import run_stages
 from headfirst.control.deployment.running.role_vars.front import keys_vars
@@ -110,9 +110,9 @@ def _require_name(name: str) -> None:
         ) from None
 
 
-def _change(claim: Claim, keys: Mapping[str, NamedKey]) -> Claim:
+def _change(claim: ClaimedCluster, keys: Mapping[str, NamedKey]) -> ClaimedCluster:
     return claim.change(claim.secrets.model_copy(update={"named_keys": dict(keys)}))
 
 
-def _apply(claim: Claim, options: RunOptions) -> None:
+def _apply(claim: ClaimedCluster, options: RunOptions) -> None:
     run_stages("keys.yml", options, claim.cluster, keys_vars(claim.cluster, claim.secrets), QuietReporter())

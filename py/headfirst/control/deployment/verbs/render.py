@@ -19,7 +19,7 @@ _ON_HOSTS = ("docker-run", "compose")
 
 
 @dataclass(frozen=True)
-class Options:
+class RenderOptions:
     """What the targets leave to the person; each is of one target."""
 
     container_program: Literal["docker", "nerdctl"] | None = None  # None: the plan's runtime
@@ -41,7 +41,7 @@ def render(
     inventories: Sequence[Path],
     extra_vars: Sequence[str],
     target: Target,
-    options: Options,
+    options: RenderOptions,
     *,
     command: str,
     probe: bool = False,
@@ -53,7 +53,7 @@ def render(
     return Rendered(prepared.plan.notes, made, _left_out(prepared.plan, target))
 
 
-def files_of(plan: Plan, target: Target, options: Options, command: str) -> Files:
+def files_of(plan: Plan, target: Target, options: RenderOptions, command: str) -> Files:
     """The files of a plan that the target can carry out."""
     top = header(plan, command)
     if target == "docker-run":

@@ -15,7 +15,7 @@ from headfirst.control.deployment.bundled import Closed, proven
 from headfirst.control.deployment.certificate import Signed, keep_ca, keep_ca_key, with_certificate
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running import artifacts
-from headfirst.control.deployment.running.claim import Claim, claimed, peek
+from headfirst.control.deployment.running.claim import ClaimedCluster, claimed, peek
 from headfirst.control.deployment.running.local_work import ask_for_root, run_jobs
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_up
@@ -129,7 +129,7 @@ def _announce_restarts(prepared: Prepared, secrets: Secrets, options: RunOptions
         reporter.handle(FindingsReported(finding.id, finding.host, (finding,)))
 
 
-def _webui_ran(cluster: Cluster, options: RunOptions, claim: Claim) -> bool:
+def _webui_ran(cluster: Cluster, options: RunOptions, claim: ClaimedCluster) -> bool:
     # With --service other services have the keys from before.
     reached = cluster.webui.name in claim.held.states and options.service is None
     return reached and (not options.tags or "webui" in options.tags)

@@ -32,7 +32,7 @@ from headfirst.control.run.reporters.reporter import STILL_S, Reporter
 from headfirst.control.terminal import Terminal
 
 
-class State(Enum):
+class HostActivity(Enum):
     """What a host is doing."""
 
     WORKING = "working"
@@ -45,7 +45,7 @@ class ProgressRow:
     """One host in the current stage; on the board's clock its task began `since`, its progress is of `at`."""
 
     host: str
-    state: State = State.WAITING
+    state: HostActivity = HostActivity.WAITING
     text: str = ""
     since: float = 0.0
     changed: int = 0
@@ -53,7 +53,7 @@ class ProgressRow:
     at: float = 0.0
 
 
-class Board:
+class ProgressBoard:
     """Rows in the order in which hosts appear; emptied by the next stage."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -73,18 +73,18 @@ class Board:
                 self.rows = {}
             case TaskStarted():
                 row = self._row(event.host)
-                row.state, row.text, row.since = State.WORKING, event.task, self.clock()
+                row.state, row.text, row.since = HostActivity.WORKING, event.task, self.clock()
                 row.progress = None
             case Progress():
                 row = self._row(event.host)
                 row.progress, row.at = event, self.clock()
             case TaskDone():
                 row = self._row(event.host)
-                row.state, row.progress = State.WAITING, None
+                row.state, row.progress = HostActivity.WAITING, None
                 row.changed += event.changed
             case HostFailed():
                 row = self._row(event.host)
-                row.state, row.progress = State.FAILED, None
+                row.state, row.progress = HostActivity.FAILED, None
                 row.text = f"{event.task}: {event.message}".splitlines()[0]
 
     def visible(self, limit: int) -> tuple[list[ProgressRow], int]:
@@ -92,7 +92,7 @@ class Board:
         rows = list(self.rows.values())
         if len(rows) <= limit:
             return rows, 0
-        weight = {State.FAILED: 0, State.WORKING: 1, State.WAITING: 2}
+        weight = {HostActivity.FAILED: 0, HostActivity.WORKING: 1, HostActivity.WAITING: 2}
         chosen = sorted(rows, key=lambda row: weight[row.state])[:limit]
         names = {row.host for row in chosen}
         return [row for row in rows if row.host in names], len(rows) - len(chosen)
@@ -111,7 +111,7 @@ class LiveReporter(Reporter):
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Terminal()
-        self._board = Board()
+        self._board = ProgressBoard()
         self._spinner = Spinner("dots")
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
 
@@ -189,15 +189,19 @@ class LiveReporter(Reporter):
         return f"{duration(taken)}, about {duration(left - taken)} left" if left > taken else duration(taken)
 
     def _mark(self, row: ProgressRow) -> RenderableType:
-        if row.state is State.FAILED:
+        if row.state is HostActivity.FAILED:
             return Text("✗", style="red")
-        return Text("·", style="dim") if row.state is State.WAITING else self._spinner
+        return Text("·", style="dim") if row.state is HostActivity.WAITING else self._spinner
 
     def _work(self, row: ProgressRow, now: float) -> tuple[RenderableType, RenderableType]:
         if row.progress is not None:
             return _long_work(row.progress, now - row.at)
-        style = "red" if row.state is State.FAILED else "dim" if row.state is State.WAITING else ""
-        seconds = duration(now - row.since) if row.state is State.WORKING and now - row.since >= 1 else ""
+        style = (
+            "red" if row.state is HostActivity.FAILED else "dim" if row.state is HostActivity.WAITING else ""
+        )
+        seconds = (
+            duration(now - row.since) if row.state is HostActivity.WORKING and now - row.since >= 1 else ""
+        )
         return Text(row.text, style=style), Text(seconds, style="dim")
 
 
