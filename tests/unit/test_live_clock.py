@@ -11,7 +11,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import docker_ap
 from described_container import described
 from diagnosing import SGLANG, diagnose
 from headfirst.common.untrusted import UntrustedError
-from headfirst.control.evidence.collect import RankTarget, parse
+from headfirst.control.evidence.collect import RankHost, parse
 from headfirst.control.live import supervision
 from headfirst.control.live.clock import Clock, measure
 from headfirst.decide.cluster.login import HostAccess
@@ -83,12 +83,12 @@ def facts(told: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def parsed(rank: int, its: RankTarget, clock: Clock, told: dict[str, Any]) -> Node:
+def parsed(rank: int, its: RankHost, clock: Clock, told: dict[str, Any]) -> Node:
     return parse(rank, its, clock, told, SGLANG)
 
 
-def target(host: str) -> RankTarget:
-    return RankTarget(HostAccess(host, host), host)
+def target(host: str) -> RankHost:
+    return RankHost(HostAccess(host, host), host)
 
 
 def test_the_order_over_nodes_with_skewed_clocks() -> None:

@@ -23,7 +23,7 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts import head_folder
 from headfirst.control.deployment.verbs import check as checking
 from headfirst.control.evidence import collect, node_answer
-from headfirst.control.evidence.collect import RankTarget
+from headfirst.control.evidence.collect import RankHost
 from headfirst.control.live import chat, clock, logs, status
 from headfirst.control.live.clock import Clock, measure
 from headfirst.control.live.ssh_access import ssh as live_ssh
@@ -36,7 +36,7 @@ from model_files import CONFIG, INDEX, SHARDS
 from together import together
 
 NODE = HostAccess("node1", "node1")
-TARGET = RankTarget(NODE, "192.0.2.1")
+TARGET = RankHost(NODE, "192.0.2.1")
 GOOD: dict[str, Any] = {
     "engine": {
         "inspected": described("exited", ExitCode=1, FinishedAt="2026-01-01T10:05:00Z"),

@@ -6,26 +6,23 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.common.errors import InputError
 from headfirst.control.accuracy.result import Accuracy, Score, Setup
 from headfirst.control.accuracy.statistics import mcnemar, paired_difference
+from headfirst.control.tolerant import Tolerant
 
 SIGNIFICANCE = 0.05
 
 Verdict = Literal["worse", "better", "no difference"]
 
 
-class Comparison(BaseModel):
+class Comparison(Tolerant):
     """New against old, on the questions that both answered.
 
     `lost`: places of the questions that only the old run has right; `gained`: only the new one. `difference`
     of the shares of right answers, new - old, is between `low` and `high` with 95 % confidence. `p`: of
     McNemar's exact test. `equal`: answers with the same text.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     questions: int
     old_right: int
@@ -87,10 +84,8 @@ def _verdict(p: float, lost: int, gained: int) -> Verdict:
     return "worse" if lost > gained else "better"
 
 
-class AccuracySummary(BaseModel):
+class AccuracySummary(Tolerant):
     """A run without its answers, which are in `folder`. `compared`: None without another run."""
-
-    model_config = ConfigDict(frozen=True)
 
     folder: str
     date: str

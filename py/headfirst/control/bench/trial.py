@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.control.bench.load import Load
 from headfirst.control.bench.result import Percentiles, Point
+from headfirst.control.tolerant import Tolerant
 from headfirst.decide.frozen import Frozen
 
 
-class Ratios(BaseModel):
+class Ratios(Tolerant):
     """New ÷ old. Above 1 is better for the rate, worse for times. None: one of them has no such figure."""
-
-    model_config = ConfigDict(frozen=True)
 
     load: Load
     output_rate: float | None

@@ -32,7 +32,7 @@ _SCRIPT = Path(__file__).with_name("node_script.py")
 TIMEOUT_S = 90.0
 
 
-class RankTarget(NamedTuple):
+class RankHost(NamedTuple):
     """One rank's host: how it is reached, and its address among the ranks."""
 
     access: HostAccess
@@ -40,7 +40,7 @@ class RankTarget(NamedTuple):
 
 
 def collect(
-    targets: Sequence[RankTarget],
+    targets: Sequence[RankHost],
     engine_url: str,
     subject: Subject,
     secrets: Sequence[str] = (),
@@ -72,9 +72,7 @@ def _requests(url: str, subject: Subject) -> dict[str, Any]:
     return requests
 
 
-def _node(
-    rank: int, target: RankTarget, request: dict[str, Any], subject: Subject, scrubber: Scrubber
-) -> Node:
+def _node(rank: int, target: RankHost, request: dict[str, Any], subject: Subject, scrubber: Scrubber) -> Node:
     try:
         clock, sent = run_script(
             target.access,
@@ -91,7 +89,7 @@ def _node(
         return Node(rank, target.access.host, target.address, now=time.time(), problem=error.what)
 
 
-def parse(rank: int, target: RankTarget, clock: Clock, facts: Any, subject: Subject) -> Node:
+def parse(rank: int, target: RankHost, clock: Clock, facts: Any, subject: Subject) -> Node:
     """What the node script reported, on the controller's clock, the values of secret flags masked.
 
     Raises UntrustedError naming the host.

@@ -6,11 +6,12 @@ import csv
 import operator
 from collections.abc import Collection
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.live.ssh_access.ssh import HostConnection, run
+from headfirst.control.tolerant import Tolerant
 
 _MIB = 2**20
 _FIELDS = ("index", "uuid", "memory_used", "memory_total", "use", "celsius", "watts")
@@ -19,10 +20,8 @@ _COMMAND = f"timeout 15 nvidia-smi --query-gpu={_QUERY} --format=csv,noheader,no
 _NOT_FOUND = 127
 
 
-class GpuUse(BaseModel):
+class GpuUse(Tolerant):
     """One GPU; None is what the driver does not report. `use` is the percentage of time that kernels ran."""
-
-    model_config = ConfigDict(frozen=True)
 
     index: int = Field(ge=0, le=1024)
     uuid: str = Field(pattern=r"^[A-Za-z0-9-]{1,80}$")

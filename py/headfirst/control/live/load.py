@@ -6,22 +6,20 @@ import time
 from collections.abc import Callable
 
 import httpx
-from pydantic import BaseModel, ConfigDict
 
 from headfirst.common.metrics import Figures, Metrics, read
 from headfirst.control.live.ssh_access.tunnel import ask
+from headfirst.control.tolerant import Tolerant
 
 # Histograms of many labels make a long text.
 ANSWER_BYTES = 16 << 20
 
 
-class EngineLoad(BaseModel):
+class EngineLoad(Tolerant):
     """A replica over the time between two readings. Rates are a second; `cache_usage` is 0..1. None: unknown.
 
     `first_token_s` is the mean of the requests whose first token came in that time; None without one.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     running: int
     queued: int | None

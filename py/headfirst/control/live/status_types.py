@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import operator
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from headfirst.control.live.gpus import GpuUse
 from headfirst.control.live.load import EngineLoad
+from headfirst.control.tolerant import Tolerant
 from headfirst.decide.plan.types import Capabilities
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class ContainerStatus(_Frozen):
+class ContainerStatus(Tolerant):
     """One container as its host's Docker Engine sees it.
 
     `state` is Docker's (`running`, `exited`, `restarting` …), or `missing` (no such container), or
@@ -46,7 +43,7 @@ class RankStatus(ContainerStatus):
     gpus: list[GpuUse] = Field(default_factory=list, exclude_if=operator.not_)
 
 
-class EngineStatus(_Frozen):
+class EngineStatus(Tolerant):
     """What rank 0 answers: `ready` means that the model computed an answer. `load` is None where it is not
     ready, or gives no figures."""
 
@@ -64,7 +61,7 @@ class WebuiStatus(ContainerStatus):
     ready: bool
 
 
-class RoutedReplica(_Frozen):
+class RoutedReplica(Tolerant):
     """A replica in a router's list. `state`: pending, ready, not_ready, failed, draining; or missing."""
 
     url: str
@@ -81,7 +78,7 @@ class RouterStatus(ContainerStatus):
     replicas: list[RoutedReplica] = []
 
 
-class Supervision(_Frozen):
+class Supervision(Tolerant):
     """A replica as the supervisor of its head sees it; `for_s` is how long the phase has lasted.
 
     Where that cannot be read the phase is `unknown`, `text` states why, and the figures are None.
@@ -95,7 +92,7 @@ class Supervision(_Frozen):
     start_seconds: float | None = None  # how long the last start took
 
 
-class ReplicaStatus(_Frozen):
+class ReplicaStatus(Tolerant):
     """One copy of a service. `ready`: all ranks run and the engine generates. `role`: prefill, or decode.
 
     `supervisor` is None where no supervisor keeps the replica.
@@ -110,7 +107,7 @@ class ReplicaStatus(_Frozen):
     supervisor: Supervision | None = None
 
 
-class ClusterStatus(_Frozen):
+class ClusterStatus(Tolerant):
     """Everything `deploy status` shows.
 
     `ready`: all replicas are ready, at every router, too, and the chat page, if there is one, answers.

@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.live.clock import LATEST, Clock, run_script
 from headfirst.control.live.ssh_access.ssh import HostConnection, run
 from headfirst.control.live.status_types import Supervision
+from headfirst.control.tolerant import Tolerant
 from headfirst.decide.cluster.login import HostAccess
 
 STATE = "/run/headfirst/supervisor.json"
@@ -36,11 +37,7 @@ sys.stdout.buffer.write(file.read_bytes() if file.exists() else b"")
 """
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class HostEvent(_Frozen):
+class HostEvent(Tolerant):
     """One event of a host. `at` is seconds since 1970 on the controller's clock.
 
     `log` is of rank `rank`, `logs` of the others; their lines have times of the ranks' own clocks.
@@ -55,7 +52,7 @@ class HostEvent(_Frozen):
     logs: dict[int, list[str]] = {}
 
 
-class HostHistory(_Frozen):
+class HostHistory(Tolerant):
     """The events of a host, the oldest first, and its clock.
 
     `damaged` lines are no events: the power failed, or a disk.

@@ -7,28 +7,23 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.control.bench.result import BenchResult
 from headfirst.control.report.topology import Topology
 from headfirst.control.run.comm import NcclChannels, Run, Trouble
 from headfirst.control.run.events import Finding
 from headfirst.control.run.history import Images, RunRecord
+from headfirst.control.tolerant import Tolerant
 from headfirst.decide.plan.types import Verdict
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Own(_Frozen):
+class Own(Tolerant):
     """The Headfirst that made the report; `digest`: SHA-256 of its program files."""
 
     version: str
     digest: str
 
 
-class ReportedChoice(_Frozen):
+class ReportedChoice(Tolerant):
     """One decision of the plan, and why."""
 
     what: str
@@ -36,7 +31,7 @@ class ReportedChoice(_Frozen):
     reason: str = ""
 
 
-class ReportedRank(_Frozen):
+class ReportedRank(Tolerant):
     """Where a rank runs."""
 
     replica: int
@@ -47,7 +42,7 @@ class ReportedRank(_Frozen):
     ports: list[int]
 
 
-class ServiceReport(_Frozen):
+class ServiceReport(Tolerant):
     """A service as it is planned; `memory`: bytes of a GPU by term; `command`: that of rank 0.
 
     `api` are the addresses of its API, `live` what they answered, `curl` a request, whose key is a variable.
@@ -70,14 +65,14 @@ class ServiceReport(_Frozen):
     notes: list[str]
 
 
-class PlannedImage(_Frozen):
+class PlannedImage(Tolerant):
     """An image that the plan names."""
 
     what: str
     image: str
 
 
-class Checked(_Frozen):
+class Checked(Tolerant):
     """What the checks of the hosts found in the last run that made them."""
 
     at: str
@@ -85,7 +80,7 @@ class Checked(_Frozen):
     findings: list[Finding]
 
 
-class CommResult(_Frozen):
+class CommResult(Tolerant):
     """What the last test of the ranks' communication found, as it was recorded."""
 
     at: str = ""
@@ -99,14 +94,14 @@ class CommResult(_Frozen):
     findings: list[Finding]
 
 
-class Missing(_Frozen):
+class Missing(Tolerant):
     """What no run has recorded, and the command that records it."""
 
     what: str
     command: str
 
 
-class ClusterReport(_Frozen):
+class ClusterReport(Tolerant):
     """Everything."""
 
     version: Literal[1] = 1

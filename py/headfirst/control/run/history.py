@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from headfirst.common.state_files import exclusive, read_file, replace_file
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.run.events import Finding
+from headfirst.control.tolerant import Tolerant
 from headfirst.decide.plan.types import Capabilities
 
 FILE = "history.json"
@@ -26,12 +27,7 @@ MAX_BYTES = 16 << 20
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class _Frozen(BaseModel):
-    # A newer version on the same controller may have written more.
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class StageRun(_Frozen):
+class StageRun(Tolerant):
     """A stage that was completed: when it began, in seconds of its run, and how many tasks it changed."""
 
     stage: str
@@ -40,7 +36,7 @@ class StageRun(_Frozen):
     changed: int
 
 
-class Kind(_Frozen):
+class Kind(Tolerant):
     """What makes two runs alike. `asked`: options that change the work; `hosts`: how many took part;
     `after`: `down`, `up` or "", what the cluster was left with; `brings`: the hosts lack the weights."""
 
@@ -51,7 +47,7 @@ class Kind(_Frozen):
     brings: bool = False
 
 
-class RunRecord(_Frozen):
+class RunRecord(Tolerant):
     """One run. `at`: its begin, ISO 8601 UTC; `containers` and `weights` are digests of what was planned."""
 
     at: str
@@ -72,7 +68,7 @@ class RunRecord(_Frozen):
         return any(stage.changed for stage in self.stages)
 
 
-class ImageRecord(_Frozen):
+class ImageRecord(Tolerant):
     """A container's image on a host, as its Docker Engine reports it."""
 
     container: str
@@ -81,14 +77,14 @@ class ImageRecord(_Frozen):
     image_id: str
 
 
-class Images(_Frozen):
+class Images(Tolerant):
     """The images of all containers at one time, ISO 8601 UTC."""
 
     at: str
     images: list[ImageRecord]
 
 
-class RunHistory(_Frozen):
+class RunHistory(Tolerant):
     """All runs, the oldest first, and the images that `deploy status` read last."""
 
     runs: list[RunRecord] = []

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal, get_args
 from xml.etree import ElementTree
 
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import computed_field
 
 from headfirst.control.smoke.answers import (
     REFUSALS,
@@ -30,6 +30,7 @@ from headfirst.control.smoke.answers import (
     RefusedRequest,
 )
 from headfirst.control.smoke.api import Api
+from headfirst.control.tolerant import Tolerant
 from headfirst.decide.engines.base import Task
 from headfirst.decide.plan.types import Capabilities
 
@@ -39,10 +40,8 @@ GENERATES: frozenset[Task] = frozenset({"chat", "vision"})
 ANY_TASK: frozenset[Task] = frozenset(get_args(Task))
 
 
-class CaseResult(BaseModel):
+class CaseResult(Tolerant):
     """What became of one case. `hint`: what to write into the inventory, where that changes it."""
-
-    model_config = ConfigDict(frozen=True)
 
     case: str
     verdict: Verdict
@@ -51,10 +50,8 @@ class CaseResult(BaseModel):
     seconds: float
 
 
-class SmokeReport(BaseModel):
+class SmokeReport(Tolerant):
     """One run on one service; it has passed when no case failed."""
-
-    model_config = ConfigDict(frozen=True)
 
     service: str
     engine: str

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict
-
 from headfirst.common.errors import HeadfirstError, StoppedError
 from headfirst.common.state_files import replace_file
 from headfirst.control.bench import trial
@@ -37,6 +35,7 @@ from headfirst.control.inventory.inventory import load
 from headfirst.control.paths import state_dir
 from headfirst.control.run.reporters.recording import Recording
 from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.tolerant import Tolerant
 from headfirst.decide.cluster.types import Service
 from headfirst.decide.diagnose.types import Advice
 
@@ -83,20 +82,16 @@ class Intended:
         return len(self.candidates) + 1 if self.candidates else 0
 
 
-class TuneTrial(BaseModel):
+class TuneTrial(Tolerant):
     """One candidate's repeats, and the verdict on them."""
-
-    model_config = ConfigDict(frozen=True)
 
     candidate: TuneCandidate
     points: list[Point]
     judged: Judged
 
 
-class Tuned(BaseModel):
+class Tuned(Tolerant):
     """All that was measured. `baseline`: the inventory's arguments, before and after the trials."""
-
-    model_config = ConfigDict(frozen=True)
 
     date: str
     subject: BenchSubject

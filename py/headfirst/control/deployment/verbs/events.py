@@ -8,7 +8,6 @@ from datetime import datetime, timezone
 from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes as causes
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, Symptom
-from pydantic import BaseModel, ConfigDict
 
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.credentials.secrets import hidden
@@ -18,14 +17,13 @@ from headfirst.control.deployment.verbs.service import engine_of
 from headfirst.control.live.clock import Clock
 from headfirst.control.live.ssh_access.ssh import try_each
 from headfirst.control.live.supervision import HostEvent, history
+from headfirst.control.tolerant import Tolerant
 from headfirst.decide.cluster.types import Cluster, Replica, Service
 from headfirst.decide.scrub import Scrubber
 
 
-class ReplicaEvent(BaseModel):
+class ReplicaEvent(Tolerant):
     """One event. `at` is UTC by this machine's clock; `cause` and `fix` are of the rule for its log."""
-
-    model_config = ConfigDict(frozen=True)
 
     at: datetime
     host: str
@@ -38,14 +36,12 @@ class ReplicaEvent(BaseModel):
     log: list[str] = []
 
 
-class EventHistory(BaseModel):
+class EventHistory(Tolerant):
     """All events, the oldest first.
 
     `silent` hosts did not answer, with the reason. `damaged` is how many lines of a host's history are no
     events; a host without any is not listed.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     events: list[ReplicaEvent]
     silent: dict[str, str]
