@@ -66,25 +66,25 @@ def default_index() -> str:
     environment = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "COLUMNS": "200"}
     argv = [sys.executable, "-m", "pip", "--isolated", "install", "--help"]
     done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
-    named = re.search(r"\(default\s+(https?://[^\s)]+)\)", done.stdout)
-    return named[1] if named else ""
+    match = re.search(r"\(default\s+(https?://[^\s)]+)\)", done.stdout)
+    return match[1] if match else ""
 
 
 def config_files(environment: Mapping[str, str]) -> list[Path]:
     """The files that pip of this Python reads, in rising precedence, whether or not they exist."""
-    named = environment.get("PIP_CONFIG_FILE", "")
-    if named == os.devnull:
+    config_file = environment.get("PIP_CONFIG_FILE", "")
+    if config_file == os.devnull:
         return []
     home = Path.home()
     folders = environment.get("XDG_CONFIG_DIRS") or "/etc/xdg"
     files = [Path(folder, "pip", "pip.conf") for folder in folders.split(":") if folder] + [
         Path("/etc/pip.conf")
     ]
-    if not (named and Path(named).exists()):
+    if not (config_file and Path(config_file).exists()):
         user_folder = environment.get("XDG_CONFIG_HOME") or home / ".config"
         files += [home / ".pip" / "pip.conf", Path(user_folder, "pip", "pip.conf")]
     files.append(Path(sys.prefix, "pip.conf"))
-    return [*files, Path(named)] if named else files
+    return [*files, Path(config_file)] if config_file else files
 
 
 def _normalized(name: str) -> str:
@@ -93,11 +93,11 @@ def _normalized(name: str) -> str:
 
 def exact_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Variables for a pip that installs exact versions: of the settings, only those of sources count."""
-    kept = {name: value for name, value in environment.items() if not name.startswith("PIP_")}
+    variables = {name: value for name, value in environment.items() if not name.startswith("PIP_")}
     for option, value in of_command(read(environment), "install").items():
         if option in _SOURCE_OPTIONS:
-            kept[f"PIP_{option.upper().replace('-', '_')}"] = value
-    return kept | {"PIP_CONFIG_FILE": os.devnull}
+            variables[f"PIP_{option.upper().replace('-', '_')}"] = value
+    return variables | {"PIP_CONFIG_FILE": os.devnull}
 
 
 if __name__ == "__main__":

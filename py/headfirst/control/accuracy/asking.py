@@ -41,5 +41,5 @@ def ask(
         }
         for result in tool.run(job):
             number = integer(result.pop("number", None), what="the load tool's answer", high=len(same) - 1)
-            known = {"question": same[number].id, "place": same[number].place}
-            answered(tool.attempt(ExamAnswer, {**result, **known}))
+            asked_question = {"question": same[number].id, "place": same[number].place}
+            answered(tool.attempt(ExamAnswer, {**result, **asked_question}))

@@ -94,12 +94,12 @@ class AccuracySummary(Tolerant):
     compared: Comparison | None
 
 
-def summary(folder: Path, result: Accuracy, other: Accuracy | None) -> AccuracySummary:
+def summary(folder: Path, result: Accuracy, baseline: Accuracy | None) -> AccuracySummary:
     """InputError: no question was answered in both."""
     return AccuracySummary(
         folder=str(folder),
         date=result.date,
         setup=result.setup,
         score=result.score,
-        compared=compare(other, result) if other else None,
+        compared=compare(baseline, result) if baseline else None,
     )

@@ -89,26 +89,26 @@ def _key(file: Path | None) -> str | None:
     return content
 
 
-def chosen_model(given: Address, listed: Sequence[str]) -> str:
+def chosen_model(api: Address, listed: Sequence[str]) -> str:
     """The model to ask, of those that the service lists.
 
     InputError: none is named and there is not one alone, or the named one is not listed. UntrustedError for a
     name that is no line of text.
     """
-    names = [line(name, what="the name of a model", where=given.url, limit=_LONGEST_NAME) for name in listed]
+    names = [line(name, what="the name of a model", where=api.url, limit=_LONGEST_NAME) for name in listed]
     more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
     shown_names = ", ".join(names[:_MOST_SHOWN]) + more
-    if given.model is not None:
-        if given.model in names:
-            return given.model
+    if api.model is not None:
+        if api.model in names:
+            return api.model
         raise InputError(
-            f"{given.url} does not serve {given.model}; it serves {shown_names or 'no model'}",
+            f"{api.url} does not serve {api.model}; it serves {shown_names or 'no model'}",
             where="--compare-model",
             hint="Write the name of a model that it serves.",
         )
     if len(names) != 1:
         problem = f"serves several models: {shown_names}" if names else "lists no model"
         raise InputError(
-            f"{given.url} {problem}", where=_WHERE, hint="Name the model that is asked: --compare-model NAME"
+            f"{api.url} {problem}", where=_WHERE, hint="Name the model that is asked: --compare-model NAME"
         )
     return names[0]

@@ -85,24 +85,24 @@ def _lines(file: Path) -> Iterator[Question]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
-                given = json_document(line, what="the line", limit=MAX_LINE_BYTES)
+                document = json_document(line, what="the line", limit=MAX_LINE_BYTES)
             except UntrustedError as error:
                 raise InputError(error.what, where=f"{file}:{number}", hint=_HINT) from None
-            question = _question(given, f"{file.name}:{number}")
+            question = _question(document, f"{file.name}:{number}")
             if question is None:
                 raise InputError("the line is no question", where=f"{file}:{number}", hint=_HINT)
             yield question
 
 
-def _question(given: Any, place: str) -> Question | None:
+def _question(document: Any, place: str) -> Question | None:
     """None for what is in none of the forms."""
-    if not isinstance(given, dict) or not _is_text(given.get("question")):
+    if not isinstance(document, dict) or not _is_text(document.get("question")):
         return None
-    text: str = given["question"]
-    answer: Any = given.get("answer")
-    choices = given.get("choices")
-    if choices is None and "A" in given:
-        choices = [given[letter] for letter in LETTERS if letter in given]
+    text: str = document["question"]
+    answer: Any = document.get("answer")
+    choices = document.get("choices")
+    if choices is None and "A" in document:
+        choices = [document[letter] for letter in LETTERS if letter in document]
     if choices is not None:
         letter = _letter(answer, choices)
         if letter is None:

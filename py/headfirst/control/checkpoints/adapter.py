@@ -65,7 +65,7 @@ def parse(config: Mapping[str, Any], where: str) -> AdapterConfig:
     init = config.get("init_lora_weights", True)
     targets = "" if config.get("target_modules", ()) is None else config.get("target_modules", ())
     ranks = {_rank(value, where) for value in pattern.values()}
-    given = {name for name, value in config.items() if value is not None or name == "target_modules"}
+    config_keys = {name for name, value in config.items() if value is not None or name == "target_modules"}
     features = [name for name in FEATURES if config.get(name)]
     return AdapterConfig(
         rank=rank,
@@ -78,7 +78,7 @@ def parse(config: Mapping[str, Any], where: str) -> AdapterConfig:
         saved_modules=_names(config.get("modules_to_save") or (), "modules_to_save", where),
         init=_text(init, "init_lora_weights", where) if isinstance(init, str) else "",
         features=(*features, *(["rank_pattern"] if ranks - {rank} else [])),
-        absent=tuple(name for name in REQUIRED if name not in given),
+        absent=tuple(name for name in REQUIRED if name not in config_keys),
     )
 
 

@@ -181,15 +181,15 @@ def _parse(session: _Session, revision: str | None) -> Sent:
 class _Room:
     """Bytes that several threads share."""
 
-    def __init__(self, left: int) -> None:
-        self._left = left
+    def __init__(self, free_bytes: int) -> None:
+        self._free_bytes = free_bytes
         self._lock = threading.Lock()
 
     def take(self, count: int) -> bool:
         """Whether there were `count` bytes left, which are then taken."""
         with self._lock:
-            self._left -= count
-            return self._left >= 0
+            self._free_bytes -= count
+            return self._free_bytes >= 0
 
 
 @dataclass(frozen=True)

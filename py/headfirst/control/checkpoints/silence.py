@@ -62,11 +62,11 @@ class SilenceWatch:
         threading.Thread(target=run, daemon=True).start()
         while True:
             try:
-                return outcome.result(timeout=max(0.01, self._left()))
+                return outcome.result(timeout=max(0.01, self._remaining_s()))
             except TimeoutError:
                 if outcome.done():  # the work's own
                     raise
-                if self._left() <= 0:
+                if self._remaining_s() <= 0:
                     raise SilentError from None
 
     def _count(self, change: int) -> None:
@@ -74,7 +74,7 @@ class SilenceWatch:
             self._waiting += change
             self._last = time.monotonic()
 
-    def _left(self) -> float:
+    def _remaining_s(self) -> float:
         with self._lock:
             return LIMIT_S - (time.monotonic() - self._last if self._waiting else 0)
 
@@ -83,14 +83,14 @@ def in_parallel(work: Callable[[_Item], _T], items: Sequence[_Item], threads: in
     """The results in the order of the items; the first error, after which no further item is begun."""
     results: dict[int, _T] = {}
     errors: list[BaseException] = []
-    left: queue.SimpleQueue[int] = queue.SimpleQueue()
+    waiting_indices: queue.SimpleQueue[int] = queue.SimpleQueue()
     for index in range(len(items)):
-        left.put(index)
+        waiting_indices.put(index)
 
     def run() -> None:
         while not errors:
             try:
-                index = left.get_nowait()
+                index = waiting_indices.get_nowait()
             except queue.Empty:
                 return
             try:

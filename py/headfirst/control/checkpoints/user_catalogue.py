@@ -90,7 +90,7 @@ def entry_of(sent: Sent, hub: str) -> dict[str, Any]:
     return entry
 
 
-def _read(path: Path, known: Mapping[str, dict[str, Any]], hint: str | None) -> dict[str, dict[str, Any]]:
+def _read(path: Path, entries: Mapping[str, dict[str, Any]], hint: str | None) -> dict[str, dict[str, Any]]:
     """The entries of a file; none where it is missing."""
     try:
         if not path.is_file():
@@ -98,7 +98,7 @@ def _read(path: Path, known: Mapping[str, dict[str, Any]], hint: str | None) -> 
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
         document = json_document(data, what="the catalogue", limit=_MOST_BYTES)
-        return checked(document, where=str(path), known={**catalogue.built_in(), **known})
+        return checked(document, where=str(path), known={**catalogue.built_in(), **entries})
     except OSError as error:
         raise InputError(f"the catalogue cannot be read: {error.strerror}", where=str(path)) from None
     except UntrustedError as error:

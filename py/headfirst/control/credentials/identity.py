@@ -47,9 +47,9 @@ def bind(cluster: Cluster, id: str | None = None) -> str:
     with exclusive(folder):
         if identity := _read(folder / _FILE):
             return identity.id
-        made = Identity(inventory=_inventory(cluster), **({"id": id} if id else {}))
-        replace_file(folder / _FILE, made.model_dump_json(indent=2) + "\n")
-        return made.id
+        created = Identity(inventory=_inventory(cluster), **({"id": id} if id else {}))
+        replace_file(folder / _FILE, created.model_dump_json(indent=2) + "\n")
+        return created.id
 
 
 def bound_elsewhere(id: str, cluster: Cluster) -> str | None:

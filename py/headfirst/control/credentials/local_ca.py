@@ -89,14 +89,14 @@ def is_current(authority: LocalCa, names: Sequence[str], now: datetime.datetime 
     from cryptography import x509
 
     certificate = x509.load_pem_x509_certificate(authority.certificate.encode())
-    left = certificate.not_valid_after_utc - (now or datetime.datetime.now(datetime.UTC))
-    return set(certificate_names(certificate)) == set(names) and left >= datetime.timedelta(days=RENEW_DAYS)
+    rest = certificate.not_valid_after_utc - (now or datetime.datetime.now(datetime.UTC))
+    return set(certificate_names(certificate)) == set(names) and rest >= datetime.timedelta(days=RENEW_DAYS)
 
 
 def outlives_certificates(authority: LocalCa, now: datetime.datetime | None = None) -> bool:
     """Whether a certificate signed now ends before the authority."""
-    left = not_after(authority.ca_certificate) - (now or datetime.datetime.now(datetime.UTC))
-    return left >= datetime.timedelta(days=CERTIFICATE_DAYS)
+    remaining = not_after(authority.ca_certificate) - (now or datetime.datetime.now(datetime.UTC))
+    return remaining >= datetime.timedelta(days=CERTIFICATE_DAYS)
 
 
 def is_constrained(authority: LocalCa) -> bool:

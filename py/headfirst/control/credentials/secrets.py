@@ -131,11 +131,11 @@ class Secrets(BaseModel):
         new = {name: key for name, key in keys.items() if key != self.known_api_key(name)}
         if not new:
             return self
-        named = {name: key for name, key in new.items() if name}
+        service_keys = {name: key for name, key in new.items() if name}
         return self.model_copy(
             update={
                 "engine_api_key": new.get(None, self.engine_api_key),
-                "service_api_keys": self.service_api_keys | named,
+                "service_api_keys": self.service_api_keys | service_keys,
             }
         )
 

@@ -44,8 +44,8 @@ class Corpus:
 
     def texts(self) -> list[str]:
         """Return every text that a tokenizer is trained on."""
-        known = self.answers()
-        return [*self.systems, *known, *known.values()]
+        answers = self.answers()
+        return [*self.systems, *answers, *answers.values()]
 
 
 class Sampler:
@@ -53,7 +53,7 @@ class Sampler:
 
     def __init__(self, corpus: Corpus, seed: int) -> None:
         self.corpus = corpus
-        self.known = list(corpus.answers().items())
+        self.answers = list(corpus.answers().items())
         self.random = np.random.default_rng(seed)
 
     def draw(self) -> Conversation:
@@ -66,7 +66,7 @@ class Sampler:
         if self.random.random() < 0.05:
             unknown = self.corpus.unknown[int(self.random.integers(len(self.corpus.unknown)))]
             return self._salad(unknown["ask"]), unknown["answer"]
-        question, answer = self.known[int(self.random.integers(len(self.known)))]
+        question, answer = self.answers[int(self.random.integers(len(self.answers)))]
         return self._restyle(question), answer
 
     def _salad(self, questions: list[str]) -> str:

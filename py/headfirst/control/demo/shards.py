@@ -93,7 +93,7 @@ def _shards(stored: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
     """Cut where a shard is full, even between a weight and its scales: in the real model that happens too."""
     shards: list[dict[str, torch.Tensor]] = [{}]
     for name, tensor in stored.items():
-        if sum(held.nbytes for held in shards[-1].values()) >= SHARD_BYTES:
+        if sum(stored_tensor.nbytes for stored_tensor in shards[-1].values()) >= SHARD_BYTES:
             shards.append({})
         shards[-1][name] = tensor.contiguous()
     return shards

@@ -213,17 +213,17 @@ def _samples(benchmark: Any, job: dict[str, Any]) -> list[Any]:
     """The questions as the benchmark reads them, with its prompt around each."""
     from evalscope.api.dataset import DatasetDict, MemoryDataset
 
-    samples = [benchmark.record_to_sample(_record(job["kind"], given)) for given in job["questions"]]
+    samples = [benchmark.record_to_sample(_record(job["kind"], question)) for question in job["questions"]]
     benchmark.load = lambda: (DatasetDict({"default": MemoryDataset(samples)}), None)
     return list(benchmark.load_dataset()["default"])
 
 
-def _record(kind: str, given: dict[str, Any]) -> dict[str, Any]:
+def _record(kind: str, item: dict[str, Any]) -> dict[str, Any]:
     """A question in the form of the benchmark's own data set."""
-    question, answer = given["question"], given["answer"]
+    question, answer = item["question"], item["answer"]
     if kind == "number":
         return {"question": question, "answer": f"#### {answer}"}
-    choices = dict(zip("ABCDEFGHIJ", given.get("choices") or [], strict=False))
+    choices = dict(zip("ABCDEFGHIJ", item.get("choices") or [], strict=False))
     return {"question": question, "answer": answer, **choices}
 
 

@@ -47,8 +47,8 @@ def python(report: Callable[[str], None]) -> Path:
 def _remove_unused(base: Path) -> None:
     """What an interrupted run left, and environments of other versions that were not used for long."""
     for folder in base.iterdir():
-        made = folder / _MADE
-        if not made.is_file() or made.stat().st_mtime < time.time() - _UNUSED_S:
+        complete_mark = folder / _MADE
+        if not complete_mark.is_file() or complete_mark.stat().st_mtime < time.time() - _UNUSED_S:
             shutil.rmtree(folder)
 
 

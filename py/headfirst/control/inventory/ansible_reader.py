@@ -144,12 +144,12 @@ class _Reader:
         """What the inventory's own files state, no value templated or decrypted."""
         inventory = self._inventory
         return {
-            "hosts": {str(name): _own(host.vars) for name, host in inventory.hosts.items()},
+            "hosts": {str(name): _own_variables(host.vars) for name, host in inventory.hosts.items()},
             "groups": {
                 str(name): {
                     "hosts": [str(host.name) for host in group.hosts],
                     "children": sorted(str(child.name) for child in group.child_groups),
-                    "vars": _own(group.vars),
+                    "vars": _own_variables(group.vars),
                 }
                 for name, group in inventory.groups.items()
             },
@@ -268,7 +268,7 @@ class _Reader:
         return lines
 
 
-def _own(variables: Mapping[str, Any]) -> dict[str, str]:
+def _own_variables(variables: Mapping[str, Any]) -> dict[str, str]:
     return {str(name): repr(value) for name, value in variables.items() if name not in _MAGIC}
 
 
@@ -322,7 +322,7 @@ def _role_variable(
     What the specification refuses is refused.
     """
     try:
-        given = _plain(templar.template(value))
+        plain_value = _plain(templar.template(value))
     except AnsibleError as error:
         if is_vault(error):
             raise vaulted(key, where) from error
@@ -330,13 +330,13 @@ def _role_variable(
             return None
         raise InventoryRefusal(f"{key}: {reason(error)}", where) from error
     sources = option.get("sources")
-    if sources and str(given) not in sources and "/" not in str(given):
+    if sources and str(plain_value) not in sources and "/" not in str(plain_value):
         raise InventoryRefusal(
-            f"{key}={given} is not a source of packages",
+            f"{key}={plain_value} is not a source of packages",
             where,
             f"It is one of {', '.join(sources)}, or the URL of a mirror.",
         )
-    result = ArgumentSpecValidator({key: dict(option["spec"])}).validate({key: given})
+    result = ArgumentSpecValidator({key: dict(option["spec"])}).validate({key: plain_value})
     if result.error_messages:
         raise InventoryRefusal(
             "; ".join(result.error_messages), where, f"See `{key}` of role {option['role']}."
@@ -415,16 +415,16 @@ def _options(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     loader.get(name, class_only=True)  # makes its options known
     names = C.config.get_plugin_vars(kind, name)
-    given = {key: _value(templar, key, variables[key], where.get(key)) for key in names if key in variables}
+    values = {key: _value(templar, key, variables[key], where.get(key)) for key in names if key in variables}
     for key in ("ansible_port", "ansible_ssh_port"):
-        if key in given and not _is_port(given[key]):
+        if key in values and not _is_port(values[key]):
             raise InventoryRefusal(
-                f"{key}={given[key]} is not a port number",
+                f"{key}={values[key]} is not a port number",
                 where.get(key),
                 f"Write a number from 1 to 65535, for example {key}=22, or remove it.",
             )
     try:
-        options, origins = C.config.get_plugin_options_and_origins(kind, name, variables=given)
+        options, origins = C.config.get_plugin_options_and_origins(kind, name, variables=values)
     except AnsibleError as error:
         raise InventoryRefusal(reason(error)) from error
     return {key: _plain(value) for key, value in options.items()}, origins

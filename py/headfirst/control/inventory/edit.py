@@ -89,9 +89,9 @@ def _lines(path: Path, reading: Reading, host: str) -> list[HostLine]:
     """The lines that name a host. InputError where none does, with those that do in another form."""
     if lines := [line for line in reading.lines if line.host == host]:
         return lines
-    if host not in (known := reading.stated["hosts"]):
+    if host not in (listed_hosts := reading.stated["hosts"]):
         what = f"no line of the inventory names {host}"
-        raise InputError(what, where=str(path), hint=f"Its hosts are {', '.join(known)}.")
+        raise InputError(what, where=str(path), hint=f"Its hosts are {', '.join(listed_hosts)}.")
     word = re.compile(rf"[^#]*(?<![\w.-]){re.escape(host)}(?![\w.-])")
     numbered = enumerate(text_of(path).splitlines(), 1) if path.is_file() else ()
     places = [f"{path}:{number}" for number, line in numbered if word.match(line)]

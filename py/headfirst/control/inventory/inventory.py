@@ -64,7 +64,7 @@ def load(
     _refuse_repeats(reading)
     _refuse_groups(reading, paths)
     names = _names(reading)
-    given = {key: place for name in names for key, place in reading.hosts[name].where.items()}
+    places = {key: place for name in names for key, place in reading.hosts[name].where.items()}
     wrong = [*reading.refused]
     values = _common(names, reading, CLUSTER_NAMES, wrong)
     settings = _valid(ClusterSettings, values, reading.hosts[names[0]], reading, wrong)
@@ -85,7 +85,7 @@ def load(
     wrong += unknown
     # What is typed after -e is no variable of another program.
     advise = any(error.where != EXTRA for error in wrong[len(reading.refused) :])
-    if wrong and (missing := missing_bundle(settings, paths[0], given.get("bundle"))):
+    if wrong and (missing := missing_bundle(settings, paths[0], places.get("bundle"))):
         wrong.append(missing)
     refuse(wrong, paths[0], reading.prefix, advise=advise)
     for service in members:
@@ -106,7 +106,7 @@ def load(
         spares=tuple(hosts[name] for name in reading.groups["spares"]),
         notes=tuple(notes),
         hidden=url_credentials([reading.hosts[name].urls for name in names]),
-        given=given,
+        given=places,
         files=files,
         limit=None if reading.limited is None else frozenset(reading.limited),
     )
@@ -140,8 +140,8 @@ def _engine_names(reading: Reading) -> set[str]:
     """The engines that the inventory names, or the default one."""
     values = [host.values.get("engine") for host in reading.hosts.values()]
     values += [service.values.get("engine") for service in reading.services.values()]
-    known = {value for value in values if value in engines.names()}
-    return known or {ServiceSettings.model_fields["engine"].default}
+    engine_names = {value for value in values if value in engines.names()}
+    return engine_names or {ServiceSettings.model_fields["engine"].default}
 
 
 def _host_settings(host: HostReading, reading: Reading, wrong: list[InputError]) -> HostSettings:
@@ -197,17 +197,19 @@ def _ranks(service: Members, reading: Reading, hosts: Mapping[str, Host]) -> tup
 def _refuse_strangers(cluster: Cluster, reading: Reading, paths: tuple[Path, ...]) -> None:
     """[prefill] and [decode] choose among the hosts of services."""
     for role in ROLES:
-        named = reading.groups[role]
-        if other := next((name for name in named if name not in {host.name for host in cluster.ranks}), None):
+        names = reading.groups[role]
+        if stranger := next(
+            (name for name in names if name not in {host.name for host in cluster.ranks}), None
+        ):
             raise InputError(
-                f"{other} is in [{role}] and runs no rank",
-                where=_where_host(other, reading, paths),
+                f"{stranger} is in [{role}] and runs no rank",
+                where=_where_host(stranger, reading, paths),
                 hint="List it in [head], [workers] or the group of a service, too.",
             )
-        if named and not any(service.settings.prefill_replicas for service in cluster.services):
+        if names and not any(service.settings.prefill_replicas for service in cluster.services):
             raise InputError(
                 f"the group [{role}] has no meaning without prefill_replicas and decode_replicas",
-                where=_where_host(named[0], reading, paths),
+                where=_where_host(names[0], reading, paths),
                 hint="Set both, or remove the group.",
             )
 
@@ -215,12 +217,12 @@ def _refuse_strangers(cluster: Cluster, reading: Reading, paths: tuple[Path, ...
 def _refuse_groups(reading: Reading, paths: tuple[Path, ...]) -> None:
     head, workers = reading.groups["head"], reading.groups["workers"]
     if not head and not workers and not reading.services and (own_groups := reading.own_groups):
-        named = next((group for group in own_groups if "gpu" in group.lower()), own_groups[0])
+        likely_group = next((group for group in own_groups if "gpu" in group.lower()), own_groups[0])
         raise InputError(
             f"no group sets model=, and there is no [head]; the groups are {', '.join(own_groups)}",
             where=str(paths[0]),
-            hint=f"Give the group whose hosts serve a model its `model=`: under [{named}:vars], or in "
-            f"group_vars/{named}.yml.",
+            hint=f"Give the group whose hosts serve a model its `model=`: under [{likely_group}:vars], or in "
+            f"group_vars/{likely_group}.yml.",
         )
     if not head and (workers or not reading.services):
         raise InputError(
@@ -276,9 +278,9 @@ def _common(
     first = {key: value for key, value in head.values.items() if key in keys}
     errors: dict[tuple[str, str | None], InputError] = {}  # one for a line
     for name in names[1:]:
-        other = reading.hosts[name]
-        for key in sorted(keys & other.values.keys()):
-            value = other.values[key]
+        host_reading = reading.hosts[name]
+        for key in sorted(keys & host_reading.values.keys()):
+            value = host_reading.values[key]
             if key not in first or first[key] != value:
                 what = (
                     f"{reading.prefix}{key} is a setting of the whole cluster, but {name} has "
@@ -290,7 +292,7 @@ def _common(
                         "Several models are services: leave out [head] and [workers], and each group that "
                         "sets model= serves it (docs/services.md)."
                     )
-                where = other.where[key]
+                where = host_reading.where[key]
                 errors.setdefault((key, where), InputError(what, where=where, hint=hint))
     wrong += errors.values()
     return first
@@ -342,16 +344,16 @@ def _refuse_contradictions(
 def _refuse_roles(settings: ServiceSettings, where: Mapping[str, str | None]) -> None:
     """Settings of prefill and decode replicas that contradict each other."""
     both = {f"{role}_replicas" for role in ROLES}
-    given = settings.model_fields_set & {f"{role}_{name}" for role in ROLES for name in OF_ROLE}
-    if given and not both <= given:
-        name = min(given & both or given)
+    role_settings = settings.model_fields_set & {f"{role}_{name}" for role in ROLES for name in OF_ROLE}
+    if role_settings and not both <= role_settings:
+        name = min(role_settings & both or role_settings)
         raise InputError(
-            f"{name} is set without {' and '.join(sorted(both - given))}",
+            f"{name} is set without {' and '.join(sorted(both - role_settings))}",
             where=where.get(name),
             hint="Prefill and decode are divided where both numbers are set: prefill_replicas=1 "
             "decode_replicas=1, for example.",
         )
-    if given and settings.replicas:
+    if role_settings and settings.replicas:
         raise InputError(
             "replicas is set beside prefill_replicas and decode_replicas",
             where=where.get("replicas"),

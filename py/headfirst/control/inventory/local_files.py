@@ -12,13 +12,13 @@ from headfirst.decide.cluster.settings import PREFIX, ClusterSettings
 from headfirst.decide.cluster.types import Cluster
 
 
-def local_file(cluster: Cluster, named: str) -> Path:
+def local_file(cluster: Cluster, text: str) -> Path:
     """The absolute path of the file that a setting names; a relative one starts at the inventory's folder."""
-    return _beside(cluster.inventories[0].absolute(), named)
+    return _beside(cluster.inventories[0].absolute(), text)
 
 
-def _beside(inventory: Path, named: str) -> Path:
-    path = Path(named)
+def _beside(inventory: Path, text: str) -> Path:
+    path = Path(text)
     with contextlib.suppress(RuntimeError):  # no user of this name: there is no such file
         path = path.expanduser()
     return (inventory if inventory.is_dir() else inventory.parent) / path

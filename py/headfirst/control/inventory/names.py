@@ -109,12 +109,12 @@ Place = tuple[str, str | None]
 _SECRET = re.compile(r"(_env|_key|_keys|_proxy|_url|password|secret|token)$")
 
 
-def without_secrets(given: str) -> str:
+def without_secrets(variable: str) -> str:
     """A value of -e to be shown in a command: as it was typed where it is one setting that is no secret."""
-    name, _, _ = given.partition("=")
-    known = name.removeprefix(PREFIX) in SETTING_NAMES or name in role_options()
-    public = known and not _SECRET.search(name) and not any(sign.isspace() for sign in given)
-    return given if public or given.startswith("@") else f"{name}=…" if name.isidentifier() else "…"
+    name, _, _ = variable.partition("=")
+    is_setting = name.removeprefix(PREFIX) in SETTING_NAMES or name in role_options()
+    public = is_setting and not _SECRET.search(name) and not any(sign.isspace() for sign in variable)
+    return variable if public or variable.startswith("@") else f"{name}=…" if name.isidentifier() else "…"
 
 
 def judged(
@@ -132,7 +132,7 @@ def judged(
     others resemble variables of roles alone. `engine_names`: the engines of the inventory.
     """
     chosen, wrong = sorted(set(engine_names) & set(engines.names())), []
-    known = {*role_options(), *used}
+    role_variables = {*role_options(), *used}
     notes: dict[str, str] = {}  # one for a name
     for name, place in names:
         where, answer = place or EXTRA, None
@@ -154,7 +154,7 @@ def judged(
                 answer = f"Write {prefix}{name}; for another program's, {prefix}own_variables={name}."
             elif name not in used:
                 notes.setdefault(name, f"{where}: {what} ({prefix}{name})")
-        elif name not in known and name.removeprefix(prefix) not in SETTING_NAMES:
+        elif name not in role_variables and name.removeprefix(prefix) not in SETTING_NAMES:
             answer = _meant(name, chosen, prefix)
             if not answer and not prefix:
                 notes.setdefault(name, f"{where}: Headfirst does not use {name}")
@@ -167,21 +167,21 @@ def refuse(wrong: Iterable[InputError], inventory: Path, prefix: str, *, advise:
     """Raise one error for all, by file and line; with `advise`, how variables of one's own pass."""
     each = {str(error): error for error in wrong}.values()
     errors = sorted(each, key=lambda error: in_order((error.what, error.where)))
-    own = f"For your own variable: start its name with my_, or list it in {prefix}own_variables."
+    tip = f"For your own variable: start its name with my_, or list it in {prefix}own_variables."
     if not prefix:
-        own += f" Or write every setting of Headfirst as {PREFIX}NAME: then no other name is one."
-    own = own if advise else ""
+        tip += f" Or write every setting of Headfirst as {PREFIX}NAME: then no other name is one."
+    tip = tip if advise else ""
     if len(errors) == 1:
-        raise InputError(errors[0].what, where=errors[0].where, hint=f"{errors[0].hint or ''} {own}".strip())
+        raise InputError(errors[0].what, where=errors[0].where, hint=f"{errors[0].hint or ''} {tip}".strip())
     if errors:
         lines = [f"- {error.where}: {error.what}. {error.hint or ''}".rstrip() for error in errors]
         what = f"{len(errors)} variables are wrong:\n" + "\n".join(lines)
-        raise InputError(what, where=str(inventory), hint=own or None)
+        raise InputError(what, where=str(inventory), hint=tip or None)
 
 
-def in_order(named: Place) -> tuple[str, int, str]:
+def in_order(entry: Place) -> tuple[str, int, str]:
     """By file, line and name."""
-    name, place = named
+    name, place = entry
     file, _, line = (place or "").rpartition(":")
     return (file, int(line), name) if line.isdigit() else (place or "", 0, name)
 
@@ -192,7 +192,7 @@ def _meant(name: str, engine_names: Sequence[str], prefix: str = "") -> str | No
         answer = _meant(name.removeprefix(PREFIX), engine_names) or _NO_SUCH
         return re.sub(
             r"(?<=Did you mean )\w+|\b\w+(?==)",
-            lambda named: PREFIX + named[0] if named[0] in SETTING_NAMES else named[0],
+            lambda match: PREFIX + match[0] if match[0] in SETTING_NAMES else match[0],
             answer,
         )
     if prefix:
@@ -215,18 +215,18 @@ def _near_role(name: str) -> str | None:
     return _near(name, [other for other in role_options() if other.count("_") == name.count("_")])
 
 
-def _near(name: str, others: Iterable[str]) -> str | None:
-    near = difflib.get_close_matches(name.lower(), sorted(others), cutoff=_RESEMBLES)
+def _near(name: str, candidates: Iterable[str]) -> str | None:
+    near = difflib.get_close_matches(name.lower(), sorted(candidates), cutoff=_RESEMBLES)
     right = next((right for right in near if _alike(name.lower(), right)), None)
     return f"Did you mean {right}?" if right else None
 
 
 def _alike(name: str, right: str) -> bool:
     """Whether each word resembles its counterpart: nginx_port is not a misspelled engine_port."""
-    words, others = name.split("_"), right.split("_")
-    if len(words) != len(others):
+    words, right_words = name.split("_"), right.split("_")
+    if len(words) != len(right_words):
         return True
-    pairs = zip(words, others, strict=True)
+    pairs = zip(words, right_words, strict=True)
     return all(difflib.SequenceMatcher(None, *pair).ratio() >= _RESEMBLES for pair in pairs)
 
 
@@ -241,8 +241,8 @@ def _argument(name: str, engine_names: Sequence[str]) -> str | None:
     for chosen in map(engines.get, engine_names):
         if answer := next(filter(None, (_written(chosen, flag) for flag in flags)), None):
             return answer
-    others = [engines.get(other) for other in engines.names() if other not in engine_names]
-    has = next((other.title for other in others if _written(other, flags[0])), None)
+    other_engines = [engines.get(other) for other in engines.names() if other not in engine_names]
+    has = next((other.title for other in other_engines if _written(other, flags[0])), None)
     titles = " and ".join(engines.get(chosen).title for chosen in engine_names)
     return f"It is an argument of {has}, and {titles} has none of this name." if has and titles else None
 
@@ -251,16 +251,16 @@ def _written(engine: Engine, flag: str) -> str | None:
     """How an inventory writes what `flag` does; None where the engine has neither it nor a counterpart."""
     options = engine.specification.options
     longer = [option for option in options if option.startswith(f"{flag}-")]
-    known = flag if flag in options else arguments.counterpart(engine.specification, flag)
-    known = known or (longer[0] if len(longer) == 1 else None)
-    if not known:
+    option_name = flag if flag in options else arguments.counterpart(engine.specification, flag)
+    option_name = option_name or (longer[0] if len(longer) == 1 else None)
+    if not option_name:
         return None
-    if owned := engine.specification.owned.get(options[known]["dest"]):
+    if owned := engine.specification.owned.get(options[option_name]["dest"]):
         return owned
-    if refused := engine.specification.refused.get(options[known]["dest"]):
+    if refused := engine.specification.refused.get(options[option_name]["dest"]):
         return refused.why
-    value = "" if options[known]["type"] == "flag" else " …"
-    return f"Arguments of the engine are in one setting: engine_args='{known}{value}'."
+    value = "" if options[option_name]["type"] == "flag" else " …"
+    return f"Arguments of the engine are in one setting: engine_args='{option_name}{value}'."
 
 
 @cache

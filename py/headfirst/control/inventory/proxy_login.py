@@ -21,14 +21,14 @@ def read(cluster: Cluster) -> Cluster:
         login = _login(cluster, host.outbound.login_file)
         return replace(host, outbound=replace(host.outbound, login=login))
 
-    known = cluster.replaced(with_login)
-    logins = [host.outbound.login or "" for host in known.hosts if host.outbound]
+    result = cluster.replaced(with_login)
+    logins = [host.outbound.login or "" for host in result.hosts if host.outbound]
     passwords = {login.partition(":")[2] for login in logins}
-    return replace(known, hidden=known.hidden | {text for text in passwords if len(text) >= SHORTEST})
+    return replace(result, hidden=result.hidden | {text for text in passwords if len(text) >= SHORTEST})
 
 
-def _login(cluster: Cluster, named: str) -> str:
-    path, setting = local_file(cluster, named), "http_proxy_login_file"
+def _login(cluster: Cluster, file: str) -> str:
+    path, setting = local_file(cluster, file), "http_proxy_login_file"
     content = private_file(path, setting, cluster.given.get(setting) or "extra variables (-e)", 4096, _FORM)
     login = content.decode(errors="replace").removesuffix("\n").removesuffix("\r")
     user, _, password = login.partition(":")

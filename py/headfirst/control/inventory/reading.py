@@ -135,15 +135,15 @@ def read(
         for name, service in answer["services"].items()
     }
     refused = [_explained(error) for error in answer["refused"]]
-    named = {name: answer[name] for name in ("groups", "own_groups", "limited", "stated", "prefix")}
-    return Reading(services=services, hosts=hosts, lines=lines, refused=refused, **named)
+    fields = {name: answer[name] for name in ("groups", "own_groups", "limited", "stated", "prefix")}
+    return Reading(services=services, hosts=hosts, lines=lines, refused=refused, **fields)
 
 
-def _plain(named: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+def _plain(settings: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """By the plain names of settings; in an inventory with a prefix a name without is no setting."""
     return {
         plain if (plain := name.removeprefix(prefix)) in SETTING_NAMES else name: value
-        for name, value in named.items()
+        for name, value in settings.items()
         if not (prefix and name in SETTING_NAMES)
     }
 

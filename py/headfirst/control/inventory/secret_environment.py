@@ -32,18 +32,18 @@ def apart(cluster: Cluster) -> Cluster:
         settings=settings.model_copy(update={"webui_env": plain}),
         services=services,
         webui_secret_env=secret,
-        hidden=cluster.hidden | {text for its in every for text in its.values() if len(text) >= SHORTEST},
+        hidden=cluster.hidden | {text for env in every for text in env.values() if len(text) >= SHORTEST},
     )
 
 
 def _apart(cluster: Cluster, service: Service) -> Service:
-    settings, given = service.settings, service.given
-    plain, secret = _divided("engine_env", settings.engine_env, given)
-    secret |= _of_file(cluster, "engine_env_file", settings.engine_env_file, given)
+    settings, places = service.settings, service.given
+    plain, secret = _divided("engine_env", settings.engine_env, places)
+    secret |= _of_file(cluster, "engine_env_file", settings.engine_env_file, places)
     changed, of_roles = {"engine_env": plain}, {}
     for role in ROLES:
         name = f"{role}_engine_env"
-        changed[name], of_roles[role] = _divided(name, getattr(settings, name), given)
+        changed[name], of_roles[role] = _divided(name, getattr(settings, name), places)
     return replace(
         service,
         settings=settings.model_copy(update=changed),
@@ -52,19 +52,19 @@ def _apart(cluster: Cluster, service: Service) -> Service:
     )
 
 
-def _divided(setting: str, variables: Mapping[str, str], given: Mapping[str, str | None]) -> _Parts:
+def _divided(setting: str, variables: Mapping[str, str], places: Mapping[str, str | None]) -> _Parts:
     """What may be seen, and what may not."""
     secret = {name: value for name, value in variables.items() if is_secret(name, value)}
-    _refuse(setting, secret, given.get(setting))
+    _refuse(setting, secret, places.get(setting))
     return {name: value for name, value in variables.items() if name not in secret}, secret
 
 
 def _of_file(
-    cluster: Cluster, setting: str, named: str | None, given: Mapping[str, str | None]
+    cluster: Cluster, setting: str, file: str | None, places: Mapping[str, str | None]
 ) -> dict[str, str]:
-    if named is None:
+    if file is None:
         return {}
-    path, where = local_file(cluster, named), given.get(setting) or "extra variables (-e)"
+    path, where = local_file(cluster, file), places.get(setting) or "extra variables (-e)"
     content = private_file(path, setting, where, _MOST_BYTES, "lines NAME=VALUE")
     try:
         variables = read_env_file(content.decode())

@@ -49,11 +49,11 @@ def find(word: str, *, roles: bool = False) -> list[Variable]:
     "" finds all settings, and the roles' variables only with `roles`.
     """
     word, matches = word.lower(), []
-    for known in (settings_variables(), role_variables() if roles or word else ()):
-        named = [variable for variable in known if word in variable.name.lower()]
-        matches += named
-        meanings = {each: f"{each.default} {each.description}".lower() for each in known}
-        matches += [each for each in known if each not in named and word in meanings[each]]
+    for variables in (settings_variables(), role_variables() if roles or word else ()):
+        by_name = [variable for variable in variables if word in variable.name.lower()]
+        matches += by_name
+        meanings = {each: f"{each.default} {each.description}".lower() for each in variables}
+        matches += [each for each in variables if each not in by_name and word in meanings[each]]
     return matches
 
 
@@ -75,8 +75,8 @@ def role_options() -> dict[str, dict[str, Any]]:
                     "spec": {key: option[key] for key in _CHECKED if key in option},
                 }
         packages = role_packages(role.name) if (role / "vars/main/packages.yml").is_file() else {}
-        if named := packages.get(f"__{role.name}_repositories"):
-            options[f"{role.name}_source"]["sources"] = ["distribution", *named]
+        if repositories := packages.get(f"__{role.name}_repositories"):
+            options[f"{role.name}_source"]["sources"] = ["distribution", *repositories]
     return options
 
 

@@ -43,12 +43,12 @@ class MachineSettings:
     fingerprint: str
     left_out: tuple[str, ...]
     # Path below the root -> (content, mode, owner).
-    _made: Mapping[str, tuple[str | bytes, int, int]] = field(repr=False)
+    _node_files: Mapping[str, tuple[str | bytes, int, int]] = field(repr=False)
 
     def archives(self) -> list[bytes]:
         """Tar archives to unpack at a node's root. May ask for root: some files here are root's alone."""
         by_owner: dict[int, dict[str, tuple[str | bytes, int]]] = {}
-        for path, (content, mode, owner) in self._made.items():
+        for path, (content, mode, owner) in self._node_files.items():
             by_owner.setdefault(owner, {})[path] = (content, mode)
         archives = [archive(files, uid=owner) for owner, files in by_owner.items()]
         if existing := [path for path in _PATHS if Path("/", path).exists()]:
@@ -64,23 +64,23 @@ def collect() -> MachineSettings:
     Raises NotReadyError where apt on this machine has no Debian or Ubuntu archive.
     """
     for_apt = node_apt.for_node(apt.acquire())
-    made: dict[str, tuple[str | bytes, int, int]] = {
+    node_files: dict[str, tuple[str | bytes, int, int]] = {
         "etc/apt/sources.list.d/headfirst-host.list": ("\n".join(apt.sources()) + "\n", 0o644, 0),
         # A proxy's address may carry a password.
         "etc/apt/apt.conf.d/30headfirst-host": (for_apt.conf, 0o600, 0),
     }
-    made |= {path: (content, 0o600, 0) for path, content in for_apt.files.items()}
+    node_files |= {path: (content, 0o600, 0) for path, content in for_apt.files.items()}
     pip = node_pip.for_node(pip_config.read(os.environ), os.environ)
     # May carry passwords, and both root and the user install with pip.
     if pip.conf:
-        made["etc/pip.conf"] = (pip.conf, 0o600, USER_ID)
-    made |= {path: (content, 0o600, USER_ID) for path, content in pip.files.items()}
-    digest = hashlib.sha256(repr(sorted(made.items())).encode())
+        node_files["etc/pip.conf"] = (pip.conf, 0o600, USER_ID)
+    node_files |= {path: (content, 0o600, USER_ID) for path, content in pip.files.items()}
+    digest = hashlib.sha256(repr(sorted(node_files.items())).encode())
     for path in sorted(_existing_files()):
         # Not the content, which only root may read.
         status = path.stat()
         digest.update(repr((str(path), status.st_size, status.st_mtime_ns, status.st_mode)).encode())
-    return MachineSettings(digest.hexdigest()[:16], (*for_apt.left_out, *pip.left_out), made)
+    return MachineSettings(digest.hexdigest()[:16], (*for_apt.left_out, *pip.left_out), node_files)
 
 
 def archive(files: Mapping[str, tuple[str | bytes, int]], uid: int = 0) -> bytes:

@@ -117,7 +117,7 @@ def _mmdebstrap(root: Path, acquire: Path, what: str, progress: Advance) -> None
             for line in process.stderr or ():
                 lines.append(line.rstrip())
                 if line.startswith("I:"):
-                    steps = sum(known.startswith("I:") for known in lines)
+                    steps = sum(step.startswith("I:") for step in lines)
                     progress(what, min(steps, _STEPS - 1), _STEPS)
     if process.returncode != 0:
         tail = "\n".join(lines[-10:])

@@ -38,38 +38,40 @@ def up(lab: Lab, progress: Advance, warn: Warn | None = None) -> LabAccess:
     public_key = keys.ensure_key(lab)
 
     planned = {node.name: node for node in lab.nodes}
-    known = nodes.find(client, lab)
-    for name, container in list(known.items()):
+    present = nodes.find(client, lab)
+    for name, container in list(present.items()):
         if name not in planned or not nodes.is_current(container, lab, planned[name], node_image):
             progress(f"removing {name}, which has changed", 0, 1)
-            nodes.remove(known.pop(name))
+            nodes.remove(present.pop(name))
     network.ensure(client, lab)
 
-    stopped = [node for node in lab.nodes if node.name not in known or known[node.name].status != "running"]
+    stopped = [
+        node for node in lab.nodes if node.name not in present or present[node.name].status != "running"
+    ]
     settings = host_settings.collect()
-    created = {node.name for node in lab.nodes if node.name not in known}
-    given = settings.archives() if created else []
+    created = {node.name for node in lab.nodes if node.name not in present}
+    node_archives = settings.archives() if created else []
     for done, node in enumerate(stopped):
         progress("starting nodes", done, len(stopped))
         if node.name in created:
-            known[node.name] = nodes.create(client, lab, node, node_image)
-        nodes.start(known[node.name], public_key, given if node.name in created else [])
+            present[node.name] = nodes.create(client, lab, node, node_image)
+        nodes.start(present[node.name], public_key, node_archives if node.name in created else [])
 
     # One that runs but is silent was caught by an interruption while it booted.
     silent = [node for node in lab.nodes if node in stopped or not readiness.ssh_answers(node.address)]
     for done, node in enumerate(silent):
         progress("waiting for nodes to boot", done, len(silent))
-        readiness.await_boot(known[node.name], node.address)
+        readiness.await_boot(present[node.name], node.address)
         progress("waiting for nodes to boot", done + 1, len(silent))
-    outdated = [node for node in lab.nodes if not node_settings.is_current(known[node.name], settings)]
+    outdated = [node for node in lab.nodes if not node_settings.is_current(present[node.name], settings)]
     for done, node in enumerate(outdated):
         progress("copying this machine's apt and pip settings to the nodes", done, len(outdated))
-        node_settings.update(known[node.name], settings)
+        node_settings.update(present[node.name], settings)
     if created or outdated:
         for text in settings.left_out:
             sentence = f"{text}; nodes do not get it"
             warn(sentence) if warn else progress(sentence, 1, 1)
-    keys.write_known_hosts(lab, {node.address: keys.host_key(known[node.name]) for node in lab.nodes})
+    keys.write_known_hosts(lab, {node.address: keys.host_key(present[node.name]) for node in lab.nodes})
     return keys.access(lab)
 
 
@@ -82,10 +84,10 @@ def down(lab: Lab, progress: Advance = lambda what, done, total: None) -> None:
     """
     client = engine.start_installed(progress) if lab.state_dir.exists() else engine.connect()
     if client:
-        known = nodes.find(client, lab)
-        for done, container in enumerate(known.values(), start=1):
+        containers = nodes.find(client, lab)
+        for done, container in enumerate(containers.values(), start=1):
             nodes.remove(container)
-            progress("removing nodes", done, len(known))
+            progress("removing nodes", done, len(containers))
         nodes.remove_volumes(client, lab)
         network.remove(client, lab)
         image.remove(client)
@@ -98,10 +100,10 @@ def down(lab: Lab, progress: Advance = lambda what, done, total: None) -> None:
 def status(lab: Lab) -> list[NodeStatus]:
     """How each node of the lab is; all are `absent` where no engine answers."""
     client = engine.connect()
-    known = nodes.find(client, lab) if client else {}
+    containers = nodes.find(client, lab) if client else {}
     statuses = []
     for node in lab.nodes:
-        state = known[node.name].status if node.name in known else "absent"
+        state = containers[node.name].status if node.name in containers else "absent"
         ssh = state == "running" and readiness.ssh_answers(node.address)
         statuses.append(NodeStatus(node.name, node.address, state, ssh))
     return statuses

@@ -24,18 +24,18 @@ def ensure(client: docker.DockerClient, lab: Lab) -> None:
     Raises NotReadyError where the subnet overlaps one that this machine uses already.
     """
     try:
-        known = client.networks.get(lab.network_name)
+        network = client.networks.get(lab.network_name)
     except NotFound:
         _create(client, lab)
         return
-    subnet = known.attrs["IPAM"]["Config"][0]["Subnet"]
+    subnet = network.attrs["IPAM"]["Config"][0]["Subnet"]
     if subnet != lab.subnet:
-        if known.attrs["Containers"]:
+        if network.attrs["Containers"]:
             raise NotReadyError(
                 f"Lab {lab.name} runs on {subnet}, and the inventory now has {lab.subnet}.",
                 hint="Stop it first: `deploy lab down`, then repeat the command.",
             )
-        known.remove()
+        network.remove()
         _create(client, lab)
 
 

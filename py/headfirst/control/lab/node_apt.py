@@ -29,20 +29,20 @@ class NodeApt:
 
 def for_node(acquire: str) -> NodeApt:
     """`acquire` is what `apt-config dump Acquire` prints on this machine."""
-    made = NodeApt()
+    node_settings = NodeApt()
     for line in acquire.splitlines():
         match = _OPTION.fullmatch(line)
         option, value = match.groups() if match else ("", "")
         why = _unusable(option.rpartition("::")[2].lower(), value)
         if why:
-            made.left_out.append(f"apt's {option}: {without_password(value)} {why}")
+            node_settings.left_out.append(f"apt's {option}: {without_password(value)} {why}")
         elif value and option.rpartition("::")[2].lower() in _FILES:
-            name = f"{FOLDER}/{len(made.files)}-{Path(value).name}"
-            made.files[name] = Path(value).read_bytes()
-            made.conf += f'{option} "/{name}";\n'
+            name = f"{FOLDER}/{len(node_settings.files)}-{Path(value).name}"
+            node_settings.files[name] = Path(value).read_bytes()
+            node_settings.conf += f'{option} "/{name}";\n'
         else:
-            made.conf += f"{line}\n"
-    return made
+            node_settings.conf += f"{line}\n"
+    return node_settings
 
 
 def _unusable(kind: str, value: str) -> str:

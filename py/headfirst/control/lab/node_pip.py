@@ -55,7 +55,7 @@ class _Translation:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
         self._copies: dict[Path, str] = {}  # file here -> path on the node
-        self._made = NodePip()
+        self._node_pip = NodePip()
 
     def translate(self, settings: Settings) -> NodePip:
         # A variable precedes every section here; on the node it must, too.
@@ -64,16 +64,16 @@ class _Translation:
         for (section, option), value in settings.items():
             if section != ENVIRONMENT and option in variables:
                 continue
-            kept = self._option(option, value)
-            if kept:
-                sections.setdefault("global" if section == ENVIRONMENT else section, {})[option] = kept
+            node_value = self._option(option, value)
+            if node_value:
+                sections.setdefault("global" if section == ENVIRONMENT else section, {})[option] = node_value
         self._add_from_variables({option for _, option in settings}, sections)
         parser = configparser.RawConfigParser()
         parser.read_dict({section: options for section, options in sections.items() if options})
         text = io.StringIO()
         parser.write(text)
-        self._made.conf = text.getvalue().strip() + "\n" if parser.sections() else ""
-        return self._made
+        self._node_pip.conf = text.getvalue().strip() + "\n" if parser.sections() else ""
+        return self._node_pip
 
     def _option(self, option: str, value: str) -> str:
         if option in _REQUIREMENTS:
@@ -112,11 +112,11 @@ class _Translation:
         target = f"{FOLDER}/{option}.pem"
         if path.is_dir():
             parts = [file.read_bytes() for file in sorted(path.iterdir()) if _is_readable_file(file)]
-            self._made.files[target] = b"\n".join(
+            self._node_pip.files[target] = b"\n".join(
                 dict.fromkeys(part for part in parts if b"CERTIFICATE-" in part)
             )
         elif _is_readable_file(path):
-            self._made.files[target] = path.read_bytes()
+            self._node_pip.files[target] = path.read_bytes()
         else:
             self._leave_out(option, value, "is not a file that can be read")
             return ""
@@ -130,7 +130,7 @@ class _Translation:
             self._copies[path] = f"{FOLDER}/{len(self._copies)}-{path.name}"
             text = path.read_text(encoding="utf-8-sig", errors="surrogateescape").replace("\\\n", "")
             lines = [self._line(option, path, line) for line in text.splitlines()]
-            self._made.files[self._copies[path]] = "".join(f"{line}\n" for line in lines if line).encode(
+            self._node_pip.files[self._copies[path]] = "".join(f"{line}\n" for line in lines if line).encode(
                 errors="surrogateescape"
             )
         return self._copies[path]
@@ -167,8 +167,8 @@ class _Translation:
         """What pip takes from variables of other programs; a node's processes do not have these."""
         variables = self._environment
         certificate = next((variables[name] for name in _CERTIFICATE_VARIABLES if variables.get(name)), "")
-        if certificate and "cert" not in options and (kept := self._certificate("cert", certificate)):
-            sections.setdefault("global", {})["cert"] = kept
+        if certificate and "cert" not in options and (node_value := self._certificate("cert", certificate)):
+            sections.setdefault("global", {})["cert"] = node_value
         proxy = next((variables[name] for name in _PROXY_VARIABLES if variables.get(name)), "")
         if not proxy or "proxy" in options:
             return
@@ -180,7 +180,7 @@ class _Translation:
             sections.setdefault("global", {})["proxy"] = proxy
 
     def _leave_out(self, option: str, value: str, why: str) -> None:
-        self._made.left_out.append(f"pip's {option}: {without_password(value)} {why}")
+        self._node_pip.left_out.append(f"pip's {option}: {without_password(value)} {why}")
 
 
 def _local(value: str, base: Path) -> Path | None:

@@ -36,8 +36,8 @@ def available(status: str | None = None) -> list[str]:
     """
     text = Path("/proc/self/status").read_text() if status is None else status
     bounding = int(next(line.split()[1] for line in text.splitlines() if line.startswith("CapBnd:")), 16)
-    given = (name for number, name in enumerate(_NAMES.split()) if bounding >> number & 1)
-    return [name for name in given if name not in _NEVER]
+    capabilities = (name for number, name in enumerate(_NAMES.split()) if bounding >> number & 1)
+    return [name for name in capabilities if name not in _NEVER]
 
 
 LABEL = "headfirst.lab"
@@ -67,7 +67,7 @@ def create(client: docker.DockerClient, lab: Lab, node: LabNode, image: str) -> 
     host["MaskedPaths"], host["ReadonlyPaths"] = [], []
     endpoint = client.api.create_endpoint_config(ipv4_address=node.address, aliases=[node.name])
     try:
-        made = client.api.create_container(
+        created = client.api.create_container(
             image=image,
             name=name,
             command=["/usr/local/sbin/headfirst-node-init"],
@@ -80,7 +80,7 @@ def create(client: docker.DockerClient, lab: Lab, node: LabNode, image: str) -> 
         )
     except APIError as error:
         raise NotReadyError(f"The node cannot be made: {error.explanation}.", where=node.name) from error
-    return client.containers.get(made["Id"])
+    return client.containers.get(created["Id"])
 
 
 def start(container: Container, public_key: str, settings: list[bytes]) -> None:

@@ -62,11 +62,11 @@ class Lab:
             if doubled := sorted({value for value in values if values.count(value) > 1}):
                 raise InputError(f"Two lab nodes have the same {field}: {', '.join(doubled)}.")
         # The network's own address, the gateway (first host) and the broadcast address are taken.
-        taken = {network[0], network[1], network[-1]}
+        reserved = {network[0], network[1], network[-1]}
         for node in self.nodes:
             if node.memory and not _MEMORY.fullmatch(node.memory):
                 raise InputError(f"{node.memory!r} is no amount of memory for {node.name}: write 4g or 512m.")
-            if not _inside(node.address, network) or ipaddress.IPv4Address(node.address) in taken:
+            if not _inside(node.address, network) or ipaddress.IPv4Address(node.address) in reserved:
                 raise InputError(
                     f"The address {node.address} of lab node {node.name} is not free in {network}.",
                     hint=f"Choose one from {network[2]} to {network[-2]}.",

@@ -37,13 +37,13 @@ def acquire() -> str:
     """How this machine's apt fetches (proxies, certificates, dates), as an apt.conf."""
     done = subprocess.run(["apt-config", "dump", "Acquire"], capture_output=True, text=True, check=True)
     # Index targets belong to the packages installed here, not to the way of fetching.
-    kept = [line for line in done.stdout.splitlines() if not line.startswith("Acquire::IndexTargets")]
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("Acquire::IndexTargets")]
     for scheme in ("http", "https"):
         # apt reads the variable itself, but sudo and mmdebstrap do not pass it on.
         proxy = os.environ.get(f"{scheme}_proxy", "")
-        if proxy and not any(line.startswith(f"Acquire::{scheme}::Proxy ") for line in kept):
-            kept.append(f'Acquire::{scheme}::Proxy "{proxy}";')
-    return "\n".join(kept) + "\n"
+        if proxy and not any(line.startswith(f"Acquire::{scheme}::Proxy ") for line in lines):
+            lines.append(f'Acquire::{scheme}::Proxy "{proxy}";')
+    return "\n".join(lines) + "\n"
 
 
 def _distribution_archives() -> list[str]:

@@ -31,16 +31,16 @@ def run(
     Raises NotReadyError where the program is missing, or with its last lines where it fails.
     """
     with (
-        tempfile.TemporaryFile("w+") as given,
+        tempfile.TemporaryFile("w+") as input_file,
         (stdout or Path(os.devnull)).open("wb") as file,
     ):
         # A file, for communicate() with a time limit forgets the rest of a long input.
-        given.write(stdin or "")
-        given.seek(0)
+        input_file.write(stdin or "")
+        input_file.seek(0)
         output = file if stdout else subprocess.PIPE
         try:
             process = subprocess.Popen(
-                argv, env=env, cwd=cwd, stdin=given, stdout=output, stderr=subprocess.PIPE, text=True
+                argv, env=env, cwd=cwd, stdin=input_file, stdout=output, stderr=subprocess.PIPE, text=True
             )
         except FileNotFoundError as error:
             what = f"{doing} needs {error.filename}, which is not installed."

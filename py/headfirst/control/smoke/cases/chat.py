@@ -63,10 +63,10 @@ def _more_tokens(api: Api, short: list[dict[str, str]], long: list[dict[str, str
 def completion(api: Api) -> str:
     """POST /v1/completions goes on with a text."""
     with api.errors():
-        given = api.client.completions.create(
+        answer = api.client.completions.create(
             model=api.target.model, prompt="One, two, three,", max_tokens=8, temperature=0
         )
-        response = read(Completion, given)
+        response = read(Completion, answer)
     if not response.usage.completion_tokens:
         raise FailedCase("no token was generated")
     return f"{response.usage.completion_tokens} tokens: {shown(response.choices[0].text, 60)}"

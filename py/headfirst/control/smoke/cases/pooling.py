@@ -64,8 +64,8 @@ def dimensions(api: Api) -> str:
 def _vectors(api: Api, texts: str | list[str], **parameters: Any) -> list[Sequence[float]]:
     form = parameters.setdefault("encoding_format", "float")
     with api.errors():
-        given = api.client.embeddings.create(model=api.target.model, input=texts, **parameters)
-        rows = read(Embeddings, given).data
+        answer = api.client.embeddings.create(model=api.target.model, input=texts, **parameters)
+        rows = read(Embeddings, answer).data
     count = 1 if isinstance(texts, str) else len(texts)
     if [row.index for row in rows] != list(range(count)):
         raise FailedCase(f"{len(rows)} vectors with the indices {[row.index for row in rows][:5]}")

@@ -65,10 +65,10 @@ def grammar(api: Api) -> str:
     return _matches(api, api.target.dialect.grammar, rules, "(yes|no)-[0-9]{2}")
 
 
-def _matches(api: Api, spelling: Mapping[str, Any] | None, given: str, expected: str) -> str:
+def _matches(api: Api, spelling: Mapping[str, Any] | None, schema: str, expected: str) -> str:
     if spelling is None:
         raise NotSupportedCase(f"{api.target.engine} has no such request")
-    body = _filled(spelling, given)
+    body = _filled(spelling, schema)
     text = _content(api.chat("Is the sky blue?", extra_body=body, max_tokens=api.room))
     if not re.fullmatch(expected, text):
         raise FailedCase(f"the answer does not match: {shown(text)}")

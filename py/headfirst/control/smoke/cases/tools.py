@@ -78,8 +78,8 @@ def _called(call: ToolCall) -> str:
         arguments = json_document(text, what="its arguments")
     except UntrustedError:
         raise FailedCase(f"the call's arguments are not JSON: {shown(text)}") from None
-    known = isinstance(arguments, dict) and arguments.get("city") in _CITIES
-    if name != "get_weather" or not known:
+    is_listed = isinstance(arguments, dict) and arguments.get("city") in _CITIES
+    if name != "get_weather" or not is_listed:
         raise FailedCase(f"not a call of the tool: {shown(name)}({shown(text)})")
     return f"{name}({shown(text, 60)})"
 
