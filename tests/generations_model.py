@@ -300,7 +300,7 @@ class Run:
         self.world, self.number = world, number
         self.steps: Iterator[None] = iter(())
         self.returns_to = ""  # what a rollback has noted on a host
-        self.held: lease.Held | None = None
+        self.held: lease.Lease | None = None
         self.disturbed = False  # a host was rebooted meanwhile
 
     def take(self) -> bool:
@@ -310,7 +310,7 @@ class Run:
         asked_at = self.world.now
         states, busy = lease._try(access, lock, lambda _: None)
         if busy is None:
-            self.held = lease.Held(access, lock, states, taken_at=asked_at)
+            self.held = lease.Lease(access, lock, states, taken_at=asked_at)
         return busy is None
 
     def release(self) -> None:

@@ -17,7 +17,7 @@ from headfirst.control.cli.shown.bench import Silent
 from headfirst.control.deployment.measuring import bench_engines
 from headfirst.control.deployment.measuring import restored as restoring
 from headfirst.control.deployment.measuring.bench import Workload
-from headfirst.control.deployment.measuring.bench_engines import Named, read_names
+from headfirst.control.deployment.measuring.bench_engines import EngineChoice, read_names
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide import engines
@@ -28,7 +28,7 @@ WORKLOAD = Workload(SHAPES["chat"], [Load(kind="concurrency", value=1)])
 
 def test_names_have_versions() -> None:
     older = engines.versions("vllm")[-1]
-    assert read_names(f"sglang, vllm={older}") == [Named("sglang", None), Named("vllm", older)]
+    assert read_names(f"sglang, vllm={older}") == [EngineChoice("sglang", None), EngineChoice("vllm", older)]
     for wrong in ("sglang", "sglang,sglang", "sglang,vllm=0.0.1", "sglang,", "a,b"):
         with pytest.raises(InputError):
             read_names(wrong)

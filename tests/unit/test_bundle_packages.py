@@ -193,7 +193,7 @@ BaseURI-amd64: https://old.example.org/ubuntu
 def test_archives_of_another_system_come_from_python_apt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(systems, "own", lambda: System(id="debian", release="12"))
+    monkeypatch.setattr(systems, "this_system", lambda: System(id="debian", release="12"))
     with pytest.raises(NotReadyError, match="not known on this machine"):
         systems.archives(parse("ubuntu-24.04"), tmp_path)
     (tmp_path / "Ubuntu.info").write_text(TEMPLATE)

@@ -267,7 +267,7 @@ def test_somebody_must_vouch_for_a_bundle(inventory: Path, tmp_path: Path) -> No
 
 
 def test_hosts_of_an_unknown_system_must_be_named(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headfirst.control.bundle.systems.own", lambda: None)
+    monkeypatch.setattr("headfirst.control.bundle.systems.this_system", lambda: None)
     options = BundleOptions([inventory], (), Path("b.tar"))
     with pytest.raises(InputError, match="which system the hosts run is not known"):
         making.hosts_of(options, prepare([inventory], (), probe=False).cluster)

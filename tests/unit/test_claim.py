@@ -388,11 +388,11 @@ def test_a_controller_that_slept_stops_before_the_next_stage(
         file = hosts.file("b", "/run/headfirst/lock.json")
         file.write_text(json.dumps({**json.loads(file.read_text()), "ends": 1.0}))
         other = {**json.loads(file.read_text()), "token": "bb"}
-        (access,) = [one for one in first.held.hosts if one.host == "b"]
+        (access,) = [one for one in first.lease.hosts if one.host == "b"]
         assert hosts.ask(access, "take", lock=other, lease_s=600)["taken"]
         hosts.ask(access, "release", token="bb")
         sleep(3600.0)
-        first.held.confirm()
+        first.lease.confirm()
         reached = True
     assert not reached
     assert caught.value.where == "b"
@@ -408,8 +408,8 @@ def test_a_host_that_rebooted_counts_the_time_since_its_last_renewal(
         for name in ("lock.json", "taker"):
             hosts.file("b", f"/run/headfirst/{name}").unlink()
         sleep(asleep_s)
-        first.held.confirm()
-    assert (first.held.lost is not None) is lost
+        first.lease.confirm()
+    assert (first.lease.lost is not None) is lost
 
 
 def test_the_lease_is_renewed_and_a_silent_host_does_not_end_the_run(
@@ -467,7 +467,7 @@ def test_release_by_the_owner(hosts: HostRecords, site: Site) -> None:
     other = claim(site.inventory("other.ini", "b"))
     done = release(options(prod), None)
     assert not done.hosts
-    assert {host: owner.id for host, owner in done.left.items()} == {"b": other.id}
+    assert {host: owner.id for host, owner in done.foreign.items()} == {"b": other.id}
 
 
 def test_release_by_another_cluster_names_the_owner(hosts: HostRecords, site: Site) -> None:
@@ -507,7 +507,7 @@ def test_down_leaves_hosts_of_other_clusters_alone(hosts: HostRecords, site: Sit
     claim(prod)
     other = site.inventory("other.ini", "c", "b", head=21)
     found = target(options(other))
-    assert (found.cluster.limit, list(found.left)) == ({"c"}, ["b"])
+    assert (found.cluster.limit, list(found.foreign)) == ({"c"}, ["b"])
     assert target(options(prod)).cluster.limit is None
     with pytest.raises(NotReadyError, match="belongs to cluster prod"):
         target(options(site.inventory("third.ini", "b")))

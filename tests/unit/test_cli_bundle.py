@@ -14,7 +14,7 @@ from headfirst.control.bundle.store import Bundle
 from headfirst.control.cli import verb
 from headfirst.control.cli.bundle import print_made, print_sources, sources
 from headfirst.control.deployment.bundled import Bundled
-from headfirst.control.deployment.verbs.bundle import Made
+from headfirst.control.deployment.verbs.bundle import WrittenBundle
 
 FILES = {"apt/debian-12/a.deb": b"package", "images/i.json": b"{}", "images/layers/1.tar": b"layer"}
 IMAGE = Image(
@@ -32,18 +32,21 @@ def manifest(tmp_path: Path) -> BundleManifest:
 
 
 def test_a_bundle_is_summed_up(manifest: BundleManifest, capsys: pytest.CaptureFixture[str]) -> None:
-    print_made(Made(Path("c.tar"), manifest, signed=False, kept=False, notes=["Bring it."]), as_json=False)
+    print_made(
+        WrittenBundle(Path("c.tar"), manifest, signed=False, existed=False, notes=["Bring it."]),
+        as_json=False,
+    )
     printed = capsys.readouterr()
     assert f"c.tar is written: bundle {manifest.id}" in printed.out
     assert "packages for debian-12: 1 files" in printed.out and "images: 2 files" in printed.out
     assert "note: Bring it." in printed.err and "not signed: --sign" in printed.err
-    print_made(Made(Path("c.tar"), manifest, signed=True, kept=True, notes=[]), as_json=False)
+    print_made(WrittenBundle(Path("c.tar"), manifest, signed=True, existed=True, notes=[]), as_json=False)
     printed = capsys.readouterr()
     assert "c.tar exists already and is complete" in printed.out and not printed.err
 
 
 def test_a_bundle_as_json(manifest: BundleManifest, capsys: pytest.CaptureFixture[str]) -> None:
-    print_made(Made(Path("c.tar"), manifest, signed=True, kept=False, notes=[]), as_json=True)
+    print_made(WrittenBundle(Path("c.tar"), manifest, signed=True, existed=False, notes=[]), as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert (
         found["event"] == "bundle"

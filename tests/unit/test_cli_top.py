@@ -137,12 +137,12 @@ def texts(columns: Sequence[str], cells: Sequence[Cell]) -> dict[str, str]:
 
 
 def test_each_column_has_its_figure() -> None:
-    cells = texts(REPLICA_COLUMNS, _replica(REPLICA, named=True))
+    cells = texts(REPLICA_COLUMNS, _replica(REPLICA, several=True))
     assert cells == {
         "replica": "chat/1", "tokens/s": "50.0", "read/s": "1.0", "req/s": "0.50",
         "running": "3", "queued": "2", "KV": "25%", "TTFT": "0.25 s", "state": "answers",
     }  # fmt: skip
-    cells = texts(RANK_COLUMNS + GPU_COLUMNS, _rank(RANK, named=False))
+    cells = texts(RANK_COLUMNS + GPU_COLUMNS, _rank(RANK, several=False))
     assert cells == {
         "rank": "1/2", "host": "node1", "state": "running",
         "restarts": "5", "since": "11-22", "CPUs": "1.5", "GiB": "3.0",
@@ -169,7 +169,7 @@ def test_each_figure_has_a_column() -> None:
         for name in EngineLoad.model_fields
     ]
     assert len(replicas) == len(fields(REPLICA)) - 1 + len(EngineLoad.model_fields)
-    assert [row for row in replicas if _replica(row, named=True) == _replica(REPLICA, named=True)] == []
+    assert [row for row in replicas if _replica(row, several=True) == _replica(REPLICA, several=True)] == []
     ranks = [*changes(RANK)]
     # Which GPUs they are is in JSON alone: the columns are of all GPUs of the rank.
     ranks += [
@@ -177,15 +177,15 @@ def test_each_figure_has_a_column() -> None:
         for name in GpuUse.model_fields.keys() - {"index", "uuid"}
     ]
     assert len(ranks) == len(fields(RANK)) - 1 + len(GpuUse.model_fields) - 2
-    assert [row for row in ranks if _rank(row, named=True) == _rank(RANK, named=True)] == []
+    assert [row for row in ranks if _rank(row, several=True) == _rank(RANK, several=True)] == []
 
 
 def test_what_is_not_known_is_not_zero() -> None:
     unknown = GPU.model_copy(update={"memory_used_bytes": None, "watts": None})
     row = replace(RANK, restarts=None, memory_bytes=None, gpus=[GPU, unknown])
-    cells = texts(RANK_COLUMNS + GPU_COLUMNS, _rank(row, named=False))
+    cells = texts(RANK_COLUMNS + GPU_COLUMNS, _rank(row, several=False))
     assert [cells[name] for name in ("restarts", "GiB", "GPU GiB", "W")] == ["?", "", "", ""]
-    cells = texts(REPLICA_COLUMNS, _replica(replace(REPLICA, load=LOST), named=False))
+    cells = texts(REPLICA_COLUMNS, _replica(replace(REPLICA, load=LOST), several=False))
     assert (cells["queued"], cells["KV"]) == ("", "")
     assert _total([LOST]) == "3 running, ? queued, 50.0 tokens/s"
     assert _total([]) == "load unknown"

@@ -145,7 +145,7 @@ def test_the_time_of_the_plan_counts_where_the_weights_are_new(tmp_path: Path) -
     play(tmp_path, CHANGE, ["engine"], left(tmp_path, changes=True, weights="old"))
     bringing = KIND.model_copy(update={"brings": True})
     new = TimeLeft(history.read(tmp_path), bringing, True, "new", [1200.0])
-    assert new.begin("check").left == pytest.approx(sum(CHANGE.values()) + 10 + 1200 - 8)
+    assert new.begin("check").left_seconds == pytest.approx(sum(CHANGE.values()) + 10 + 1200 - 8)
     new.end("check", changed=False)
     assert new.begin("weights") == (1200.0, pytest.approx(1200 + 260 + 4 + 4))
     # Without a record there is the plan's time of this stage alone.
@@ -303,7 +303,7 @@ def test_verbs_without_events_are_recorded_too(prepared: Prepared) -> None:
     options = RunOptions([A100], service="DeepSeek-R1")
     for expected in (None, pytest.approx(0, abs=1)):
         with timed(prepared.cluster, options, "test", "39 cases") as recording:
-            assert recording.begin("chat.plain").left == expected
+            assert recording.begin("chat.plain").left_seconds == expected
             recording.end("chat.plain")
     (_, run) = history.read(folder_of(prepared.cluster)).runs
     assert run.kind.asked == "39 cases --service DeepSeek-R1"

@@ -21,8 +21,8 @@ def test_it_is_made_once(tmp_path: Path) -> None:
         calls.append(target)
         target.write_text("made")
 
-    first = store.kept(tmp_path, "thing", "k1", ".tar", make)
-    assert store.kept(tmp_path, "thing", "k1", ".tar", make) == first
+    first = store.built(tmp_path, "thing", "k1", ".tar", make)
+    assert store.built(tmp_path, "thing", "k1", ".tar", make) == first
     assert (len(calls), first.read_text()) == (1, "made")
 
 
@@ -31,17 +31,17 @@ def test_another_key_makes_it_again_and_removes_what_nobody_used_for_a_day(
     tmp_path: Path, hours: int, stays: bool
 ) -> None:
     (tmp_path / "thing-else.json").touch()
-    old = store.kept(tmp_path, "thing", "k1", ".tar", lambda target, _: target.write_text("1") and None)
+    old = store.built(tmp_path, "thing", "k1", ".tar", lambda target, _: target.write_text("1") and None)
     used = time.time() - hours * 3600
     os.utime(old, (used, used))
-    new = store.kept(tmp_path, "thing", "k2", ".tar", lambda target, _: target.write_text("2") and None)
+    new = store.built(tmp_path, "thing", "k2", ".tar", lambda target, _: target.write_text("2") and None)
     assert (old.exists(), new.read_text(), (tmp_path / "thing-else.json").exists()) == (stays, "2", True)
 
 
 def test_what_is_used_counts_as_used_now(tmp_path: Path) -> None:
-    done = store.kept(tmp_path, "thing", "k1", ".tar", lambda target, _: target.write_text("1") and None)
+    done = store.built(tmp_path, "thing", "k1", ".tar", lambda target, _: target.write_text("1") and None)
     os.utime(done, (0, 0))
-    store.kept(tmp_path, "thing", "k1", ".tar", lambda target, _: None)
+    store.built(tmp_path, "thing", "k1", ".tar", lambda target, _: None)
     assert time.time() - done.stat().st_mtime < 60
 
 
@@ -52,9 +52,9 @@ def test_a_failure_leaves_neither_file_nor_scratch_and_the_next_try_makes_it(tmp
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        store.kept(tmp_path, "thing", "k1", ".tar", fail)
+        store.built(tmp_path, "thing", "k1", ".tar", fail)
     assert [path.name for path in tmp_path.iterdir()] == [".thing.lock"]
-    done = store.kept(tmp_path, "thing", "k1", ".tar", lambda target, _: target.write_text("whole") and None)
+    done = store.built(tmp_path, "thing", "k1", ".tar", lambda target, _: target.write_text("whole") and None)
     assert done.read_text() == "whole"
 
 
@@ -67,7 +67,7 @@ def test_two_at_once_make_it_once(tmp_path: Path) -> None:
         target.touch()
 
     threads = [
-        threading.Thread(target=store.kept, args=(tmp_path, "thing", "k", ".tar", make)) for _ in range(3)
+        threading.Thread(target=store.built, args=(tmp_path, "thing", "k", ".tar", make)) for _ in range(3)
     ]
     for thread in threads:
         thread.start()

@@ -80,7 +80,7 @@ class Site:
         *,
         secrets: list[str],
         sources: Any,
-        held: Any = None,
+        lease: Any = None,
     ) -> RunResult:
         assert all(value in secrets for value in variables.values())  # masked in the log
         assert all(self.hosts.record(host, "/run/headfirst/lock.json") for host in "ab")

@@ -101,10 +101,10 @@ def _prompt(line: str, where: str) -> dict[str, Any]:
     if line[0] not in "[{":
         return {"messages": [{"role": "user", "content": line}]}
     try:
-        given = json_document(line, what="the line", limit=MAX_LINE_BYTES)
+        document = json_document(line, what="the line", limit=MAX_LINE_BYTES)
     except UntrustedError as error:
         raise InputError(error.what, where=where) from None
-    request = given if isinstance(given, dict) else {"messages": given}
+    request = document if isinstance(document, dict) else {"messages": document}
     if isinstance(request.get("prompt"), str):
         request["messages"] = [{"role": "user", "content": request["prompt"]}]
     messages, length = request.get("messages"), request.get("max_tokens", 1)

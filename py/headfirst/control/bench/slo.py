@@ -62,7 +62,7 @@ def broken(point: Point, promised: Sequence[Promise]) -> list[str]:
     return clauses
 
 
-class Found(NamedTuple):
+class Capacity(NamedTuple):
     """`highest`: None where even the lowest load breaks a promise. `limit`: the lowest load that breaks one;
     None: no measured load did, so the service may carry more."""
 
@@ -70,7 +70,7 @@ class Found(NamedTuple):
     limit: Load | None
 
 
-def search(loads: Sequence[Load], keeps: Callable[[Load], bool]) -> Found:
+def search(loads: Sequence[Load], keeps: Callable[[Load], bool]) -> Capacity:
     """Measure with `keeps`: the loads that were asked for, rising, until one breaks a promise. Then at most
     MORE_POINTS others: doubled loads where none did, else between the last good one and the first bad one."""
     kind = loads[0].kind
@@ -89,7 +89,7 @@ def search(loads: Sequence[Load], keeps: Callable[[Load], bool]) -> Found:
             good = value
         else:
             bad = value
-    return Found(
+    return Capacity(
         Load(kind=kind, value=good) if good else None, Load(kind=kind, value=bad) if bad is not None else None
     )
 

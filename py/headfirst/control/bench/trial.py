@@ -82,9 +82,9 @@ def judge(base: Sequence[float], trial: Sequence[float] | None, goal: Goal) -> J
     """The means differ by more than both spreads together, or there is no difference."""
     if not trial:
         return Judged(verdict="failed", why="requests failed")
-    middle, other = sum(base) / len(base), sum(trial) / len(trial)
-    noise = (max(base) - min(base) + max(trial) - min(trial)) / middle
-    ratio = other / middle
+    base_mean, trial_mean = sum(base) / len(base), sum(trial) / len(trial)
+    noise = (max(base) - min(base) + max(trial) - min(trial)) / base_mean
+    ratio = trial_mean / base_mean
     if abs(ratio - 1) <= noise:
         return Judged(verdict="no difference", ratio=ratio, noise=noise)
     is_better = ratio > 1 if goal == "throughput" else ratio < 1

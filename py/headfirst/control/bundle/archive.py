@@ -93,12 +93,12 @@ def unpack(path: Path, manifest: BundleManifest, keep: Keep, advance: Advance) -
             digest, out = hashlib.sha256(), keep(info.name, file)
             try:
                 source.seek(info.offset_data)
-                left = info.size
-                while left:
-                    chunk = source.read(min(CHUNK, left))
+                remaining_bytes = info.size
+                while remaining_bytes:
+                    chunk = source.read(min(CHUNK, remaining_bytes))
                     if not chunk:
                         raise EOFError("it is cut off")
-                    left -= len(chunk)
+                    remaining_bytes -= len(chunk)
                     digest.update(chunk)
                     done += len(chunk)
                     if out is not None:

@@ -115,8 +115,8 @@ def _unreached(name: str, why: str) -> NotReadyError:
 def _entry(listing: Any, name: str, where: str) -> dict[str, Any]:
     """The image of this name, or the only one: a saved ID has no name."""
     entries = [entry for entry in listing if isinstance(entry, dict)] if isinstance(listing, list) else []
-    named = [entry for entry in entries if name in (entry.get("RepoTags") or ())]
-    matches = named or (entries if len(entries) == 1 else [])
+    tagged_entries = [entry for entry in entries if name in (entry.get("RepoTags") or ())]
+    matches = tagged_entries or (entries if len(entries) == 1 else [])
     if not matches:
         raise UntrustedError(f"the archive has no image {name}", where=where, hint=_HINT)
     return matches[0]

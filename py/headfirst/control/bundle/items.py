@@ -29,17 +29,17 @@ class Item:
 
     def chunks(self) -> Iterator[bytes]:
         """Its bytes. NotReadyError where the file has become shorter."""
-        left = self.size
+        remaining_bytes = self.size
         with self.source.open("rb") as file:
-            os.posix_fadvise(file.fileno(), self.offset, left, os.POSIX_FADV_SEQUENTIAL)
+            os.posix_fadvise(file.fileno(), self.offset, remaining_bytes, os.POSIX_FADV_SEQUENTIAL)
             file.seek(self.offset)
-            while left:
-                chunk = file.read(min(CHUNK, left))
+            while remaining_bytes:
+                chunk = file.read(min(CHUNK, remaining_bytes))
                 if not chunk:
                     raise NotReadyError(
                         "the file was cut off while it was read", where=str(self.source), hint="Run again."
                     )
-                left -= len(chunk)
+                remaining_bytes -= len(chunk)
                 yield chunk
 
 
@@ -56,17 +56,17 @@ Items = Mapping[str, Item]
 def hashes(items: Items, advance: Advance) -> dict[str, str]:
     """The sha256 of each item by path. Equal parts of files are read once."""
     total, done = sum(item.size for item in items.values()), 0
-    known: dict[Item, str] = {}
+    item_digests: dict[Item, str] = {}
     digests = {}
     for path, item in items.items():
-        if item not in known:
+        if item not in item_digests:
             digest, read = hashlib.sha256(), 0
             for chunk in item.chunks():
                 digest.update(chunk)
                 read += len(chunk)
                 advance("hashing", done + read, total)
-            known[item] = digest.hexdigest()
+            item_digests[item] = digest.hexdigest()
         done += item.size
         advance("hashing", done, total)
-        digests[path] = known[item]
+        digests[path] = item_digests[item]
     return digests

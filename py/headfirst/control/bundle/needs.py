@@ -79,18 +79,18 @@ def lacks(have: BundleNeeds, want: BundleNeeds) -> Iterator[str]:
     if have.headfirst != want.headfirst:
         yield f"the bundle was made by Headfirst {have.headfirst}, and this is {want.headfirst}"
     for name, engine in want.engines.items():
-        held = have.engines.get(name)
-        if held != engine:
-            yield f"{_service(name)} runs {engine}, and the bundle has {held or 'no engine of it'}"
-    for image in _others(want.images, have.images):
+        bundled = have.engines.get(name)
+        if bundled != engine:
+            yield f"{_service(name)} runs {engine}, and the bundle has {bundled or 'no engine of it'}"
+    for image in _not_in(want.images, have.images):
         yield f"the image {image} is not in the bundle"
-    for system in _others(want.systems, have.systems):
+    for system in _not_in(want.systems, have.systems):
         yield f"hosts run {system}, and the bundle has packages of {_listed(have.systems)}"
-    for kernel in _others(want.kernels, have.kernels):
+    for kernel in _not_in(want.kernels, have.kernels):
         yield f"the headers of the kernel {kernel}, which the driver is built with, are not in the bundle"
-    for what, (mine, held) in _sources(have.packages, want.packages).items():
-        if mine and mine != held:
-            yield f"the plan takes {what} {mine}, and the bundle has {held or 'none'}"
+    for what, (mine, bundled) in _sources(have.packages, want.packages).items():
+        if mine and mine != bundled:
+            yield f"the plan takes {what} {mine}, and the bundle has {bundled or 'none'}"
 
 
 def lacks_weights(
@@ -105,8 +105,8 @@ def lacks_weights(
         return "" if have.folder or in_place else f"the weights of {id} are not in the bundle"
     if source not in HUBS and have is None:
         return f"{_service(name)} is not in the bundle"
-    held = _model(have.id, have.revision) if have else "no weights of it"
-    return f"{_service(name)} {verb} {_model(id, revision)}, and the bundle has {held}"
+    bundled = _model(have.id, have.revision) if have else "no weights of it"
+    return f"{_service(name)} {verb} {_model(id, revision)}, and the bundle has {bundled}"
 
 
 def _model(id: str, revision: str | None) -> str:
@@ -124,8 +124,8 @@ def _sources(have: Packages, want: Packages) -> dict[str, tuple[str, str]]:
     return {text: (getattr(want, name), getattr(have, name)) for name, text in names.items()}
 
 
-def _others(needs: Sequence[object], held: Sequence[object]) -> list[object]:
-    return [need for need in needs if need not in held]
+def _not_in(needs: Sequence[object], bundled: Sequence[object]) -> list[object]:
+    return [need for need in needs if need not in bundled]
 
 
 def _listed(items: Sequence[object]) -> str:

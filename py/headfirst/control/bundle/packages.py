@@ -80,18 +80,18 @@ def repositories(values: Values, needs: Wanted, system: System) -> list[Reposito
     release, archives = RELEASES[system], []
     if needs.runtime == "docker" and values["docker_engine_source"] != "distribution":
         variables = role_packages("docker_engine")
-        uri = f"{_named(variables, 'docker_engine', values)}/{system.id}"
+        uri = f"{_source_url(variables, 'docker_engine', values)}/{system.id}"
         key = _key(f"{uri}/gpg", variables["__docker_engine_key"])
         archives.append(Repository(uri, release.codename, "stable", key))
     if needs.gpus and values["nvidia_container_toolkit_source"] != "distribution":
         role = "nvidia_container_toolkit"
-        uri = _named(role_packages(role), role, values)
+        uri = _source_url(role_packages(role), role, values)
         key = _key(f"{uri}/gpgkey", values["nvidia_container_toolkit_key"])
         archives.append(Repository(f"{uri}/stable/deb/{system.architecture}", "/", "", key))
     if _has_driver(values, needs) and values["nvidia_driver_source"] != "distribution":
         variables = role_packages("nvidia_driver")
         place = f"{system.id}{system.release.replace('.', '')}/x86_64"
-        uri = f"{_named(variables, 'nvidia_driver', values)}/{place}"
+        uri = f"{_source_url(variables, 'nvidia_driver', values)}/{place}"
         key = _key(f"{uri}/{variables['__nvidia_driver_key_name']}", values["nvidia_driver_key_fingerprint"])
         archives.append(Repository(f"{uri}/", "/", "", key))
     if needs.rdma and values["rdma_source"] == "doca":
@@ -200,7 +200,7 @@ def _refuse_user_files(values: Values, needs: Wanted) -> None:
         )
 
 
-def _named(variables: Values, role: str, values: Values) -> str:
+def _source_url(variables: Values, role: str, values: Values) -> str:
     """The URL of a source that may be a name of the role's table."""
     source = str(values[f"{role}_source"])
     return str(variables[f"__{role}_repositories"].get(source, source))

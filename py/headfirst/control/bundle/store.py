@@ -109,13 +109,13 @@ class BundleStore:
         Of each cluster the two bundles that were used last are kept.
         """
         record = self._folder / "kept.json"
-        kept: dict[str, list[dict[str, Any]]] = json.loads(read_file(record) or "{}")
+        records: dict[str, list[dict[str, Any]]] = json.loads(read_file(record) or "{}")
         cluster = manifest.what.needs.cluster
-        before = [bundle for bundle in kept.get(cluster, []) if bundle["bundle"] != manifest.sha256]
+        before = [bundle for bundle in records.get(cluster, []) if bundle["bundle"] != manifest.sha256]
         latest = {"bundle": manifest.sha256, "has": sorted(_names(manifest))}
-        kept[cluster] = [latest, *before][:_KEPT]
-        replace_file(record, json.dumps(kept))
-        names = {name for bundles in kept.values() for bundle in bundles for name in bundle["has"]}
+        records[cluster] = [latest, *before][:_KEPT]
+        replace_file(record, json.dumps(records))
+        names = {name for bundles in records.values() for bundle in bundles for name in bundle["has"]}
         for path in [path for kind in _KINDS for path in (self._folder / kind).glob("*")]:
             # Another run may be writing a part.
             if path.suffix != ".part" and f"{path.parent.name}/{path.name}" not in names:
@@ -222,11 +222,11 @@ class Accepted:
         """Keep when this bundle was made, unless a newer one is recorded; nothing where it has no signer."""
         if not bundle.signer:
             return
-        made = bundle.manifest.what.made
+        made_at = bundle.manifest.what.made
         with exclusive(self._folder):
             newest = self._read()
             signers = newest.setdefault(cluster, {})
-            signers[bundle.signer] = max(made, signers.get(bundle.signer, 0))
+            signers[bundle.signer] = max(made_at, signers.get(bundle.signer, 0))
             replace_file(self._file, json.dumps(newest, indent=1, sort_keys=True))
 
     def _read(self) -> dict[str, dict[str, int]]:
@@ -234,5 +234,5 @@ class Accepted:
         return newest
 
 
-def _date(made: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made)) if made else "an unknown date"
+def _date(made_at: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made_at)) if made_at else "an unknown date"

@@ -27,8 +27,8 @@ class System(Frozen):
     architecture: str = "amd64"
 
     def __str__(self) -> str:
-        other = f" ({self.architecture})" if self.architecture != "amd64" else ""
-        return f"{self.id}-{self.release}{other}"
+        suffix = f" ({self.architecture})" if self.architecture != "amd64" else ""
+        return f"{self.id}-{self.release}{suffix}"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def parse(text: str) -> System:
     return system
 
 
-def own() -> System | None:
+def this_system() -> System | None:
     """The system of this machine; None where no bundle can be made for it."""
     release = platform.freedesktop_os_release()
     system = System(id=release["ID"], release=release.get("VERSION_ID", ""))
@@ -77,7 +77,7 @@ def archives(system: System, templates: Path = TEMPLATES) -> list[str]:
     Those of another system are what python-apt's templates of its distribution name, with its keyring.
     NotReadyError where they are not installed here.
     """
-    if system == own():
+    if system == this_system():
         return apt.sources()
     release, uris = RELEASES[system], _uris(templates / f"{system.id.capitalize()}.info")
     signed = f"[signed-by=/usr/share/keyrings/{system.id}-archive-keyring.gpg]"
@@ -99,6 +99,6 @@ def _uris(template: Path) -> dict[str, str]:
     for paragraph in template.read_text(encoding="utf-8").split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line)
         uri = fields.get("BaseURI-amd64") or fields.get("BaseURI")
-        if uri and (named := _SUITE.fullmatch(fields.get("Suite", ""))):
-            uris.setdefault(named[1], uri.strip())
+        if uri and (suite := _SUITE.fullmatch(fields.get("Suite", ""))):
+            uris.setdefault(suite[1], uri.strip())
     return uris

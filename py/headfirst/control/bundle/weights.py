@@ -56,8 +56,8 @@ def _tools(folder: Path, source: str, advance: Advance) -> Path:
     wheel = build_node_wheel(folder / "wheels")
     venv = folder / f"{wheel.name.removesuffix('-py3-none-any.whl')}-{source}"
     command = venv / "bin" / "headfirst-weights"
-    made = venv / "made"
-    if made.is_file():
+    complete_mark = venv / "made"
+    if complete_mark.is_file():
         return command
     advance("installing the node tools on this machine", 0, 0)
     uv, environment = find_uv_bin(), uv_environment()
@@ -75,7 +75,7 @@ def _tools(folder: Path, source: str, advance: Advance) -> Path:
         [uv, *install, python, *lists],
         doing=doing, hint=_HINT, env=environment,
     )  # fmt: skip
-    made.touch()
+    complete_mark.touch()
     return command
 
 

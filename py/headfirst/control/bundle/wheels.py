@@ -96,8 +96,8 @@ def _locked(folder: Path, locks: Sequence[Path], python: str, target: Sequence[s
     requirements = folder / "requirements.txt"
     requirements.write_text("".join(applying(lock.read_text(), python) for lock in locks))
     _download(folder, ["--require-hashes", "--no-deps", *target, f"--requirement={requirements}"])
-    named = set(re.findall(r"--hash=sha256:([0-9a-f]{64})", requirements.read_text()))
-    return {name: item for name, item in _items(folder).items() if sha256(item.source) in named}
+    locked_hashes = set(re.findall(r"--hash=sha256:([0-9a-f]{64})", requirements.read_text()))
+    return {name: item for name, item in _items(folder).items() if sha256(item.source) in locked_hashes}
 
 
 def _fresh(folder: Path, arguments: Sequence[str]) -> dict[str, Item]:

@@ -132,13 +132,13 @@ def add(
     """
     from headfirst.control.deployment.verbs import keys
 
-    made = keys.add(run, name, keys.requests_per_minute(rate))
+    added = keys.add(run, name, keys.requests_per_minute(rate))
     if output.as_json:
-        typer.echo(json.dumps({"event": "key added", "name": name, "key": made.key, "urls": made.urls}))
+        typer.echo(json.dumps({"event": "key added", "name": name, "key": added.key, "urls": added.urls}))
         return
     console = Terminal(highlight=False, soft_wrap=True, markup=False)
-    console.print(f"Key  {made.key}")
-    for url in made.urls:
+    console.print(f"Key  {added.key}")
+    for url in added.urls:
         console.print(f"API  {url}")
     console.print("The key is not shown again.")
 

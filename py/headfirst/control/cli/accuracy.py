@@ -49,11 +49,11 @@ def measure_accuracy(
     console = Terminal(highlight=False, soft_wrap=True)
     with shown.watcher(console, as_json=output.as_json) as watcher:
         outcome, asked = measure(run, exam, folder, watcher, against)
-    other = recorded or asked
-    printed = summary(outcome.folder, outcome.result, other)
+    baseline = recorded or asked
+    printed = summary(outcome.folder, outcome.result, baseline)
     if output.as_json:
         typer.echo(printed.model_dump_json(indent=2, ensure_ascii=True))
     else:
-        shown.print_outcome(outcome, other, printed.compared, console)
+        shown.print_outcome(outcome, baseline, printed.compared, console)
     if printed.score.failed or (printed.compared and printed.compared.verdict == "worse"):
         raise typer.Exit(HeadfirstError.exit_code)

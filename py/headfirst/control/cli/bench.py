@@ -130,9 +130,9 @@ def bench(
         if earlier:
             shown.print_comparison(earlier, outcome.result, console, names=("earlier", "now"))
         console.print(f"  Result   {escape(str(outcome.folder))}")
-    kept = outcome.capacity is None or outcome.capacity.highest is not None
+    is_met = outcome.capacity is None or outcome.capacity.highest is not None
     # A search goes on until requests fail.
-    if not kept or (outcome.capacity is None and any(point.failed for point in outcome.result.points)):
+    if not is_met or (outcome.capacity is None and any(point.failed for point in outcome.result.points)):
         raise typer.Exit(HeadfirstError.exit_code)
 
 
@@ -191,8 +191,8 @@ def tune(
         )
     with shown.watcher(console, wishes) as watcher, PlainReporter(sys.stderr) as reporter:
         tuned, folder = tune(run, wishes, plan, watcher, reporter)
-    given = plan.service.settings.engine_args
-    best = tuned.best_arguments(given)
+    engine_args = plan.service.settings.engine_args
+    best = tuned.best_arguments(engine_args)
     if output.as_json:
         words = {"folder": str(folder), "engine_args": best}
         typer.echo(json.dumps({**words, **tuned.model_dump(mode="json")}, indent=2, allow_nan=False))

@@ -17,7 +17,7 @@ from headfirst.control.run import amounts
 if TYPE_CHECKING:
     from headfirst.control.bundle.manifest import BundleManifest
     from headfirst.control.deployment.bundled import Bundled
-    from headfirst.control.deployment.verbs.bundle import Made
+    from headfirst.control.deployment.verbs.bundle import WrittenBundle
 
 _KINDS = {
     "images": "images",
@@ -79,27 +79,27 @@ def bundle(
         probe=probe,
     )
     with output.reporter() as reporter:
-        made = bundle(options, reporter)
-    print_made(made, as_json=output.as_json)
+        written = bundle(options, reporter)
+    print_made(written, as_json=output.as_json)
 
 
-def print_made(made: Made, *, as_json: bool) -> None:
+def print_made(written: WrittenBundle, *, as_json: bool) -> None:
     """The result of `deploy bundle`."""
-    manifest = made.manifest
+    manifest = written.manifest
     if as_json:
-        document: dict[str, Any] = {"event": "bundle", "path": str(made.path), "kept": made.kept}
-        document |= {"signed": made.signed, "notes": made.notes}
+        document: dict[str, Any] = {"event": "bundle", "path": str(written.path), "kept": written.existed}
+        document |= {"signed": written.signed, "notes": written.notes}
         typer.echo(json.dumps(document | _document(manifest)))
         return
-    done = "exists already and is complete" if made.kept else "is written"
-    typer.echo(f"{made.path} {done}: bundle {manifest.id}, {amounts.size(_bytes(manifest))}")
+    done = "exists already and is complete" if written.existed else "is written"
+    typer.echo(f"{written.path} {done}: bundle {manifest.id}, {amounts.size(_bytes(manifest))}")
     for line in _lines(manifest):
         typer.echo(f"  {line}")
     if manifest.what.since:
         typer.echo(f"  It contains the difference to bundle {manifest.what.since}, which is required too.")
-    for note in made.notes:
+    for note in written.notes:
         typer.echo(f"note: {note}", err=True)
-    if not made.signed:
+    if not written.signed:
         typer.echo("note: The bundle is not signed: --sign ~/.ssh/id_ed25519 signs it.", err=True)
 
 

@@ -108,10 +108,10 @@ def _ports(report: Comm, console: Console) -> None:
     ports = sorted({pair.port for pair in report.pairs if not pair.rendezvous})
     rendezvous = {pair.port for pair in report.pairs if pair.rendezvous}
     listed = ", ".join([*(f"{port} (rendezvous)" for port in rendezvous), *map(str, ports)])
-    held = "; a service holds the rendezvous port, and answers" if report.rendezvous_held else ""
+    in_use = "; a service holds the rendezvous port, and answers" if report.rendezvous_held else ""
     if report.pairs:
         console.print(
-            f"{met} of {len(report.pairs)} connections made, in both directions, to ports {listed}{held}"
+            f"{met} of {len(report.pairs)} connections made, in both directions, to ports {listed}{in_use}"
         )
 
 

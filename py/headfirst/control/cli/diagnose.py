@@ -50,12 +50,12 @@ def diagnose(
 
     console = Terminal(highlight=False, soft_wrap=True)
     if log:
-        found = diagnose.of_logs([str(file) for file in (*run.inventories, *(files or ()))])
+        log_diagnosis = diagnose.of_logs([str(file) for file in (*run.inventories, *(files or ()))])
         if output.as_json:
-            typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
+            typer.echo(log_diagnosis.model_dump_json(indent=2, ensure_ascii=True))
         else:
-            print_diagnosis(found, "", console)
-        _exit(found.decisive, ready=found.ready)
+            print_diagnosis(log_diagnosis, "", console)
+        _exit(log_diagnosis.decisive, ready=log_diagnosis.ready)
         return
     if files:
         raise InputError(f"a second inventory: {files[0]}", hint="-i names it; --log reads files as logs.")

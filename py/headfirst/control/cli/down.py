@@ -40,7 +40,7 @@ def down(
             hint="Leave one of them out.",
         )
     cluster_target = target(run)
-    for host, owner in cluster_target.left.items():
+    for host, owner in cluster_target.foreign.items():
         Terminal(stderr=True, highlight=False, soft_wrap=True).print(
             f"[yellow]warning:[/] {host} is left alone: it belongs to {escape(str(owner))}"
         )
@@ -65,12 +65,12 @@ def release(
 
     done = release(run, cluster)
     if output.as_json:
-        print(json.dumps({"event": "released", "hosts": sorted(done.hosts), "left": sorted(done.left)}))
+        print(json.dumps({"event": "released", "hosts": sorted(done.hosts), "left": sorted(done.foreign)}))
         return
     console = Terminal(highlight=False, soft_wrap=True)
     for host, owner in done.hosts.items():
         console.print(f"{host}: released from {escape(str(owner))}")
-    for host, owner in done.left.items():
+    for host, owner in done.foreign.items():
         console.print(f"{host}: [yellow]not released[/], it belongs to {escape(str(owner))}")
     if not done.hosts:
         console.print("No host was released.")
@@ -113,10 +113,10 @@ def print_down(result: RunResult, target: DownTarget, *, data: bool, as_json: bo
     """What was stopped and what stays."""
     from headfirst.control.deployment.verbs.down import remaining
 
-    changed, service, kept = result.changed_total, target.service, remaining(target)
+    changed, service, dependents = result.changed_total, target.service, remaining(target)
     if as_json:
         summary = {"event": "down", "changed": changed, "data_removed": data}
-        print(json.dumps(summary | ({"service": str(service), "kept": kept} if service else {})))
+        print(json.dumps(summary | ({"service": str(service), "kept": dependents} if service else {})))
         return
     console = Terminal(highlight=False, soft_wrap=True)
     if target.options.check:
@@ -125,8 +125,8 @@ def print_down(result: RunResult, target: DownTarget, *, data: bool, as_json: bo
     console.print("Stopped." if changed else "Nothing was running.")
     if service:
         console.print("Its weights stay, and its hosts belong to the cluster.")
-        if kept:
-            listed = ", ".join(_PLACES[place] for place in kept)
+        if dependents:
+            listed = ", ".join(_PLACES[place] for place in dependents)
             console.print(f"Until it is up again these fail: {listed}.")
         scope = f"--service {escape(str(service))}"
         console.print(f"  Start it     deploy up {target.cluster.inventories[0]} {scope}")

@@ -113,7 +113,7 @@ def init(
     names = " ".join(model) if model else None
     question = "Model, or NAME=MODEL of each service (empty: choose later)"
     listed = _named_hosts(hosts) if hosts else _hosts(host, None)
-    given = {"gpus": str(gpus) if gpus else None, "gpu": gpu, "nic": nic, "hca": hca}
+    common_values = {"gpus": str(gpus) if gpus else None, "gpu": gpu, "nic": nic, "hca": hca}
     stated = Answers(
         hosts=listed,
         user=_word(user) if user else None,
@@ -121,14 +121,14 @@ def init(
         model=None,
         model_source=_word(model_source),
         weights_dir=_word(weights_dir),
-        common={name: _word(value.replace(" ", "")) for name, value in given.items() if value},
+        common={name: _word(value.replace(" ", "")) for name, value in common_values.items() if value},
         engine=_word(engine) if engine else None,
         trust_remote_code=trust_remote_code,
     )
     if hosts or all(server.local for server in listed):
-        found = probed(stated, path)
+        probed_answers = probed(stated, path)
         models = _answer(question, names or (None if asks and not hosts else ""), "", _models)
-        _finish(found, models, path, layout=layout is not False)
+        _finish(probed_answers, models, path, layout=layout is not False)
         return
     needed = {"--user": user, "--gpus": gpus, "--gpu": gpu}
     missing = [flag for flag, value in needed.items() if value is None]
@@ -215,7 +215,7 @@ def _named_hosts(text: str) -> list[HostAddress]:
     from headfirst.control.inventory.template import HostAddress
 
     words = [word for word in text.replace(",", " ").split() if word]
-    addresses = [HostAddress.named(word, index) for index, word in enumerate(words, start=1)]
+    addresses = [HostAddress.parse_labelled(word, index) for index, word in enumerate(words, start=1)]
     names = [host.name for host in addresses]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"two servers are called {repeated}", hint="Name them: a=192.0.2.1,b=192.0.2.2")
@@ -224,7 +224,7 @@ def _named_hosts(text: str) -> list[HostAddress]:
     return addresses
 
 
-def _hosts(given: list[str] | None, earlier: Answers | None) -> list[HostAddress]:
+def _hosts(words: list[str] | None, earlier: Answers | None) -> list[HostAddress]:
     from headfirst.control.inventory.address import this_machine
     from headfirst.control.inventory.template import HostAddress
 
@@ -234,19 +234,19 @@ def _hosts(given: list[str] | None, earlier: Answers | None) -> list[HostAddress
             raise InputError("no server is given")
         return addresses
 
-    if not (given or sys.stdin.isatty()):
+    if not (words or sys.stdin.isatty()):
         return parse("localhost")
     before = earlier.hosts if earlier else []
     places = [f"{server.name}={'localhost' if server.local else server.address}" for server in before]
     default = " ".join(places) or "localhost"
     question = f"Servers, the head first, separated by spaces (localhost: this machine, {this_machine()})"
-    return _answer(question, " ".join(given) if given else None, default, parse)
+    return _answer(question, " ".join(words) if words else None, default, parse)
 
 
-def _answer(question: str, given: object, default: str | None, check: Callable[[str], _T]) -> _T:
+def _answer(question: str, option: object, default: str | None, check: Callable[[str], _T]) -> _T:
     """The value of a flag, or the first answer that `check` accepts."""
-    if given is not None:
-        return check(str(given))
+    if option is not None:
+        return check(str(option))
     while True:
         try:
             return check(

@@ -134,7 +134,7 @@ def events(
     console = Terminal(highlight=False, soft_wrap=True)
     several = len(cluster.chosen(run.service)) > 1
     for event in history.events:
-        _event(event, console, named=several, log=log)
+        _event(event, console, several=several, log=log)
     if not history.events:
         console.print("No events: no rank has ended since the supervisors started.")
     for host, count in history.damaged.items():
@@ -170,8 +170,8 @@ def chat(
             print_answer(chat, prompt, console)
 
 
-def _event(event: ReplicaEvent, console: Terminal, *, named: bool, log: bool) -> None:
-    name = f"{event.service}/{event.replica}  " if named else ""
+def _event(event: ReplicaEvent, console: Terminal, *, several: bool, log: bool) -> None:
+    name = f"{event.service}/{event.replica}  " if several else ""
     at = event.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
     console.print(f"{at}  {escape(event.host)}  {escape(name)}{escape(event.text)}")
     if event.cause:
@@ -188,9 +188,9 @@ def print_status(status: ClusterStatus, inventory: str, console: Console, *, arg
         _replica(replica, console, alone=len(status.replicas) == 1)
         if arguments:
             _arguments(replica, console)
-    for service, its in status.capabilities.items():
+    for service, capabilities in status.capabilities.items():
         name = f"{service}: " if len(status.capabilities) > 1 else ""
-        console.print(escape(f"{name}{sentence(its)}"), soft_wrap=True)
+        console.print(escape(f"{name}{sentence(capabilities)}"), soft_wrap=True)
     for router in status.routers:
         workers = [_worker(worker) for worker in router.replicas]
         what = f"router of {router.service}"

@@ -36,9 +36,9 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def accept(given: dict[str, Any]) -> None:
-    """Take the values of these options out of `given`, and put what they give in place."""
-    files, identities, vault, login, become = (given.pop(name) for name in OPTIONS)
+def accept(arguments: dict[str, Any]) -> None:
+    """Take the values of these options out of `arguments`, and put what they give in place."""
+    files, identities, vault, login, become = (arguments.pop(name) for name in OPTIONS)
     _vault(files or [], identities or [], ask=vault)
     if not login and not become:
         return
@@ -55,18 +55,18 @@ def _vault(files: list[Path], identities: list[str], *, ask: bool) -> None:
     for path in files:
         if not path.expanduser().exists():
             raise InputError(f"no such file: {path}", where="--vault-password-file")
-    named = [*identities, *(str(path.expanduser().absolute()) for path in files)]
+    vault_ids = [*identities, *(str(path.expanduser().absolute()) for path in files)]
     if ask:
-        named.append(_kept(_ask("Vault password: ")))
-    if named:
+        vault_ids.append(_password_file(_ask("Vault password: ")))
+    if vault_ids:
         before = os.environ.get("ANSIBLE_VAULT_IDENTITY_LIST")
-        os.environ["ANSIBLE_VAULT_IDENTITY_LIST"] = ",".join([*([before] if before else []), *named])
+        os.environ["ANSIBLE_VAULT_IDENTITY_LIST"] = ",".join([*([before] if before else []), *vault_ids])
 
 
 _KEPT: list[Any] = []  # files that are deleted when they are closed: at the end of the process
 
 
-def _kept(password: str) -> str:
+def _password_file(password: str) -> str:
     """A file of this user only, with no name in any folder where the system can do that."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("vault")

@@ -179,19 +179,19 @@ def render(
     from headfirst.control.deployment.verbs.render import RenderOptions, render, write
     from headfirst.control.inventory.allocation import with_nodes
 
-    given = {
+    flags = {
         "container_program": (container_program, "--with", "docker-run"),
         "slurm_container": (slurm_container, "--container", "slurm"),
         "storage": (storage, "--storage", "kubernetes"),
         "rdma_resource": (rdma_resource, "--rdma-resource", "kubernetes"),
     }
-    for value, option, target in given.values():
+    for value, option, target in flags.values():
         if value is not None and target != to:
             raise InputError(f"{option} belongs to --to {target}", hint=f"Remove {option}.")
     if nodes and to not in ("slurm", "kubernetes"):
         raise InputError("--nodes belongs to --to slurm and --to kubernetes", hint="List the hosts instead.")
     _refuse_probe(probe, nodes)
-    chosen = RenderOptions(**{name: value for name, (value, _, _) in given.items() if value is not None})  # type: ignore[arg-type]
+    chosen = RenderOptions(**{name: value for name, (value, _, _) in flags.items() if value is not None})  # type: ignore[arg-type]
     with with_nodes(run.inventories, nodes) as inventories:
         rendered = render(
             inventories, run.extra_vars, to, chosen, command=_command(sys.argv[1:]), probe=probe
@@ -270,8 +270,8 @@ def models(
     from headfirst.control.inventory.allocation import with_nodes
 
     if refresh:
-        for option, given in {"--task": task, "--engine": engine, "--probe": probe, "--nodes": nodes}.items():
-            if given:
+        for option, value in {"--task": task, "--engine": engine, "--probe": probe, "--nodes": nodes}.items():
+            if value:
                 raise InputError(f"{option} is for a list of models", hint="Leave it or --refresh out.")
         _refresh(run, output, model or [], model_source)
         return
@@ -302,10 +302,10 @@ def _refresh(run: RunOptions, output: OutputFormat, ids: list[str], source: str 
     from headfirst.control.run.amounts import duration
 
     def report(model: Refreshed, done: int, total: int, seconds: float) -> None:
-        left = f", about {duration(seconds)} left" if done < total else ""
+        rest = f", about {duration(seconds)} left" if done < total else ""
         reason = f": {model.reason}" if model.reason else ""
         typer.echo(
-            for_terminal(f"{done} of {total}{left}: {model.model} {model.state}{reason}"), err=output.as_json
+            for_terminal(f"{done} of {total}{rest}: {model.model} {model.state}{reason}"), err=output.as_json
         )
 
     result = refresh(source or hub_of(run.inventories, run.extra_vars), ids, report)

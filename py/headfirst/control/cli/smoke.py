@@ -141,8 +141,8 @@ def test(
         )
         return
     of_url = {"--compare-model": compare_model, "--compare-key-file": compare_key_file}
-    given = {"--compare": compare, **of_url, "--questions": questions, "--max-tokens": max_tokens}
-    exclude({**given, "--concurrency": concurrency, "--output": folder}, "{} needs --accuracy DATA")
+    options = {"--compare": compare, **of_url, "--questions": questions, "--max-tokens": max_tokens}
+    exclude({**options, "--concurrency": concurrency, "--output": folder}, "{} needs --accuracy DATA")
     cases = runner.chosen(only or [])
     console = Terminal(highlight=False, soft_wrap=True)
     if list_:
@@ -188,7 +188,7 @@ def watcher(console: Console, cases: Sequence[Case], *, as_json: bool) -> Iterat
 
 
 class _SilentSmokeWatcher:
-    def left(self, seconds: float) -> None:
+    def time_left(self, seconds: float) -> None:
         """Nothing."""
 
     def started(self, case: Case) -> None:
@@ -211,7 +211,7 @@ class _Lines:
         self._shown = f"{self._numbers[case.name]} {escape(case.title)} …"
         self._status.update(self._shown)
 
-    def left(self, seconds: float) -> None:
+    def time_left(self, seconds: float) -> None:
         """The time left beside the case."""
         self._status.update(f"{self._shown} about {duration(seconds)} left")
 

@@ -143,13 +143,13 @@ def print_summary(outcome: UpOutcome, *, as_json: bool) -> None:
         )
         return
     if not served:
-        made = f"{changed} changes made" if changed else "nothing changed"
-        console.print(f"[bold green]Done[/], {made}. These stages do not start or check the service.")
+        changes = f"{changed} changes made" if changed else "nothing changed"
+        console.print(f"[bold green]Done[/], {changes}. These stages do not start or check the service.")
         _print_repairs(outcome.result, console)
         return
-    made = f"{changed} changes made." if changed else "Nothing to change: the service runs as planned."
+    changes = f"{changed} changes made." if changed else "Nothing to change: the service runs as planned."
     subject = f"Service {escape(str(outcome.service))}" if outcome.service else "The service"
-    console.print(f"[bold green]{subject} is up.[/] {made}")
+    console.print(f"[bold green]{subject} is up.[/] {changes}")
     _print_repairs(outcome.result, console)
     if page:
         console.print(f"  Chat page    {page}")

@@ -175,15 +175,15 @@ def verb(
         parameters = _parameters(function, shared, inventory)
 
         @functools.wraps(function)
-        def command(**given: Any) -> None:
+        def command(**arguments: Any) -> None:
             values: dict[str, Any] = {}
             if inventory != "none":
-                passwords.accept(given)
+                passwords.accept(arguments)
                 hint = f"For example: {example}" + (f". Without an inventory: --{unless}" if unless else "")
-                values["run"] = _run_options(given, "" if unless and given[unless] else hint)
-            values["output"] = OutputFormat(given.pop("json", False), given.pop("plain", False))
+                values["run"] = _run_options(arguments, "" if unless and arguments[unless] else hint)
+            values["output"] = OutputFormat(arguments.pop("json", False), arguments.pop("plain", False))
             values = {name: value for name, value in values.items() if name in _signature(function)}
-            function(**values, **given)
+            function(**values, **arguments)
 
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -227,13 +227,15 @@ def _signature(function: Verb) -> dict[str, inspect.Parameter]:
 def _refuse_lost(example: str, function: Verb, shared: Sequence[str], *, takes_run: bool) -> None:
     """TypeError where a shared option would swallow one of the verb, or does not arrive in the function."""
     kinds = inspect.get_annotations(function, eval_str=True)
-    own = [text for name in kinds.keys() - {"run", "output", "return"} for text in _spelt(name, kinds[name])]
-    taken = {text for name, kind in _SHARED.items() for text in _spelt(name, kind)}
+    flags = [
+        text for name in kinds.keys() - {"run", "output", "return"} for text in _spelt(name, kinds[name])
+    ]
+    shared_flags = {text for name, kind in _SHARED.items() for text in _spelt(name, kind)}
     offered = {name for name in (*_BEFORE, *_AFTER) if takes_run or name in _OF_OUTPUT}
     texts = [text for name in {*shared} & offered for text in _spelt(name, _SHARED[name])]
     set_ = {name for name, is_set in (("run", takes_run), ("output", {*shared} & {*_OF_OUTPUT})) if is_set}
     for names, reason in (
-        ({*own} & taken, "has the name of a shared option: name that one in @verb"),
+        ({*flags} & shared_flags, "has the name of a shared option: name that one in @verb"),
         ({*shared} - offered, "is no shared option of such a verb"),
         ({text for text in texts if texts.count(text) > 1}, "is there twice"),
         (set_ - kinds.keys(), "is no parameter, and options set it"),
@@ -252,9 +254,9 @@ def _spelt(name: str, kind: Any) -> list[str]:
 
 def _parameters(function: Verb, shared: Sequence[str], inventory: str) -> list[inspect.Parameter]:
     """Those of the command line, in the order of the help: arguments, options, passwords."""
-    known = inspect.get_annotations(function, eval_str=True)
+    annotations = inspect.get_annotations(function, eval_str=True)
     declared = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=known[parameter.name])
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotations[parameter.name])
         for parameter in _signature(function).values()
         if parameter.name not in ("run", "output")
     ]
@@ -284,29 +286,29 @@ def _parameter(name: str, kind: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _run_options(given: dict[str, Any], hint: str) -> RunOptions:
-    """The shared options, taken out of `given`. With `hint` InputError where no inventory is named."""
-    argument, more = given.pop("inventory"), given.pop("inventories", None)
+def _run_options(arguments: dict[str, Any], hint: str) -> RunOptions:
+    """The shared options, taken out of `arguments`. With `hint` InputError where no inventory is named."""
+    argument, more = arguments.pop("inventory"), arguments.pop("inventories", None)
     inventories = [*([argument] if argument else []), *(more or [])]
     if hint and not inventories:
         raise InputError("no inventory is named", hint=hint)
-    paths, signers, unsigned, older = (given.pop(name, None) for name in _OF_A_BUNDLE)
+    paths, signers, unsigned, older = (arguments.pop(name, None) for name in _OF_A_BUNDLE)
     return RunOptions(
         inventories,
-        given.pop("extra_vars") or [],
-        limit=given.pop("limit", given.pop("shown_hosts", None)),
-        tags=given.pop("tags", None) or [],
-        check=given.pop("check", False),
-        diff=given.pop("diff", False),
-        verbosity=given.pop("verbose", 0),
-        service=given.pop("service", given.pop("whole_service", None)),
-        wait_s=given.pop("wait", 0.0),
+        arguments.pop("extra_vars") or [],
+        limit=arguments.pop("limit", arguments.pop("shown_hosts", None)),
+        tags=arguments.pop("tags", None) or [],
+        check=arguments.pop("check", False),
+        diff=arguments.pop("diff", False),
+        verbosity=arguments.pop("verbose", 0),
+        service=arguments.pop("service", arguments.pop("whole_service", None)),
+        wait_s=arguments.pop("wait", 0.0),
         bundle=bundle_request(paths, signers, unsigned=bool(unsigned), older=bool(older)),
     )
 
 
-def exclude(given: dict[str, object], message: str) -> None:
+def exclude(options: dict[str, object], message: str) -> None:
     """InputError for the first option that is given."""
-    for name, value in given.items():
+    for name, value in options.items():
         if value:
             raise InputError(message.format(name), where="deploy test")

@@ -107,9 +107,9 @@ class Bundled:
         words += [word for variable in self.extra_vars for word in ("-e", without_secrets(variable))]
         if any(each.folder for each in self._needs.weights) or any("weights" in gap for gap in missing):
             words.append("--weights")
-        known = hosts or HostSystems(self._needs.systems, self._needs.kernels)
-        words += [word for system in known.systems for word in ("--system", str(system))]
-        words += [word for kernel in known.kernels for word in ("--kernel", kernel)]
+        systems = hosts or HostSystems(self._needs.systems, self._needs.kernels)
+        words += [word for system in systems.systems for word in ("--system", str(system))]
+        words += [word for kernel in systems.kernels for word in ("--kernel", kernel)]
         return NotReadyError(
             "the bundle is of another plan:\n" + "\n".join(f"- {gap}" for gap in missing),
             where=str(self.bundle.path),
@@ -129,8 +129,8 @@ class Bundled:
             model = needs.models.get(name)
             required.append(("serves", model, service.model_id, settings.model_source, revision))
         for adapter in bundle_needs.hub_adapters(service):
-            held = needs.adapters.get(name, {}).get(adapter.name)
-            required.append(("has the adapter", held, adapter.id, adapter.source, adapter.revision))
+            have = needs.adapters.get(name, {}).get(adapter.name)
+            required.append(("has the adapter", have, adapter.id, adapter.source, adapter.revision))
         if draft := draft_model(settings, None):
             required.append(("drafts with", needs.drafts.get(name), draft.id, draft.source, draft.revision))
         return filter(None, (lacks_weights(name, *each) for each in required))
@@ -190,9 +190,9 @@ class Unpacked(Bundled):
 
     def artifacts(self, plan: Plan) -> Artifacts:
         """The images of the plan as files of this machine, and the wheel of the node tools."""
-        held = {image.name: image for image in self.manifest.what.images}
+        bundled_images = {image.name: image for image in self.manifest.what.images}
         files = {
-            name: Tarball(self.store.image(self.manifest, held[name]), on_node=False)
+            name: Tarball(self.store.image(self.manifest, bundled_images[name]), on_node=False)
             for name in bundle_needs.images(plan)
         }
         watching = plan.monitoring.containers if plan.monitoring else []
@@ -299,16 +299,16 @@ def _asked(request: BundleRequest | None, cluster: Cluster) -> BundleRequest:
 
     That the inventory's needs no signature is for that one alone.
     """
-    named = cluster.settings.bundle_signers
+    signers = cluster.settings.bundle_signers
     paths = [local_file(cluster, path) for path in cluster.settings.bundle]
     if request is None:
         inventory, where = cluster.inventories[0], cluster.given.get("bundle")
         if missing := missing_bundle(cluster.settings, inventory, where):
             raise missing
-    asked = request or BundleRequest(paths, unsigned=named == "none")
-    if asked.signers or asked.unsigned or named in (None, "none"):
+    asked = request or BundleRequest(paths, unsigned=signers == "none")
+    if asked.signers or asked.unsigned or signers in (None, "none"):
         return asked
-    return replace(asked, signers=local_file(cluster, named))
+    return replace(asked, signers=local_file(cluster, signers))
 
 
 def proven(bundled: Bundled, reporter: Reporter, *, check: bool = False) -> Unpacked:

@@ -103,8 +103,8 @@ def keep_ca(cluster: Cluster, secrets: Secrets) -> Path | None:
 
 def _is_trustworthy(cluster: Cluster, authority: local_ca.LocalCa) -> bool:
     """Whether people may trust what the head has as the authority; whoever took the head could change it."""
-    known = read_file(_ca_file(cluster)) == authority.ca_certificate
-    return known or local_ca.is_limited_to(authority, cluster.proxy_names)
+    is_ours = read_file(_ca_file(cluster)) == authority.ca_certificate
+    return is_ours or local_ca.is_limited_to(authority, cluster.proxy_names)
 
 
 def _new_authority(cluster: Cluster, secrets: Secrets, reason: str = "") -> Signed:

@@ -72,7 +72,7 @@ def build(recipe: ImageRecipe | DebianRecipe, cache: Path, progress: Advance) ->
         else:
             _make(recipe, key, cache, target, scratch, progress)
 
-    path = store.kept(cache, recipe.name, key, ".tar", make)
+    path = store.built(cache, recipe.name, key, ".tar", make)
     progress("ready", _STEPS, _STEPS)
     return ImageArchive(path=path, image_id=archive.image_id(path), tag=recipe.tag)
 

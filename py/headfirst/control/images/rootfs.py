@@ -41,7 +41,7 @@ def layer_file(folder: Path) -> Path:
 
     Raises NotReadyError with mmdebstrap's last lines.
     """
-    return store.kept(folder, "debian", store.recipe_key(), ".tar", partial(make, _PYTHON))
+    return store.built(folder, "debian", store.recipe_key(), ".tar", partial(make, _PYTHON))
 
 
 def make(packages: Sequence[str], target: Path, scratch: Path, left_out: Sequence[str] = ()) -> None:
@@ -62,10 +62,10 @@ def make(packages: Sequence[str], target: Path, scratch: Path, left_out: Sequenc
     if Path("/etc/apt/auth.conf.d").is_dir():
         argv += ['--setup-hook=mkdir -p "$1/etc/apt"', "--setup-hook=copy-in /etc/apt/auth.conf.d /etc/apt"]
     argv += [SUITE, "-", *(["-"] if archives else [])]
-    made = scratch / "made.tar"
+    unpacked = scratch / "made.tar"
     doing = "Making the Debian root of the image"
-    commands.run(as_root(argv), doing=doing, hint=_HINT, stdin=archives, stdout=made)
-    _normalize(made, target, started)
+    commands.run(as_root(argv), doing=doing, hint=_HINT, stdin=archives, stdout=unpacked)
+    _normalize(unpacked, target, started)
 
 
 def sources() -> str | None:
@@ -76,9 +76,9 @@ def sources() -> str | None:
     return "\n".join(apt.sources()) + "\n"
 
 
-def _normalize(made: Path, target: Path, started: int) -> None:
+def _normalize(unpacked: Path, target: Path, started: int) -> None:
     """Copies without what differs from run to run. Package files keep their time: bytecode records it."""
-    with tarfile.open(made) as source, tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as out:
+    with tarfile.open(unpacked) as source, tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as out:
         for info in source:
             if info.name.startswith(_LEFT_OUT):
                 continue
@@ -87,4 +87,4 @@ def _normalize(made: Path, target: Path, started: int) -> None:
             info.uname = info.gname = ""
             info.pax_headers = {}
             out.addfile(info, source.extractfile(info) if info.isreg() else None)
-    made.unlink()
+    unpacked.unlink()

@@ -108,8 +108,10 @@ def members(site: Path, prefix: str, left_out: Sequence[str] = ()) -> Iterator[L
 def _member(path: Path, relative: str, name: str) -> LayerFile:
     status = path.stat()
     if relative.endswith(".dist-info/RECORD"):
-        kept = [line for line in path.read_bytes().splitlines(keepends=True) if not line.startswith(b"bin/")]
-        return LayerFile(name, sum(map(len, kept)), head=b"".join(kept))
+        recorded_lines = [
+            line for line in path.read_bytes().splitlines(keepends=True) if not line.startswith(b"bin/")
+        ]
+        return LayerFile(name, sum(map(len, recorded_lines)), head=b"".join(recorded_lines))
     executable = bool(status.st_mode & 0o100)
     if ".so" in path.suffixes and (short := stripped(path, status.st_size)):
         head, size = short

@@ -18,7 +18,7 @@ def recipe_key(*data: Path, settings: str = "") -> str:
     """Changes with the code that builds images, with the data files or folders, and with the settings."""
     code = (path for path in sorted(_HERE.glob("*.py")) if path.name != "recipes.py")
     files = [(path.name, path) for path in code]
-    files += [named for path in data for named in _files(path)]
+    files += [file for path in data for file in _files(path)]
     digest = hashlib.sha256(settings.encode())
     for name, path in files:
         digest.update(f"\0{name}\0".encode() + path.read_bytes())
@@ -34,7 +34,7 @@ def only_one(folder: Path, name: str) -> Iterator[None]:
         yield
 
 
-def kept(folder: Path, name: str, key: str, suffix: str, make: Callable[[Path, Path], None]) -> Path:
+def built(folder: Path, name: str, key: str, suffix: str, make: Callable[[Path, Path], None]) -> Path:
     """The file `NAME-KEY.SUFFIX` in `folder`; `make(file, scratch folder)` writes it where it is missing.
 
     It appears only when it is complete. Files of the same name with another key, which nobody used for a day,

@@ -21,11 +21,11 @@ _NUMERIC = re.compile(r"[0-9.]+")
 
 @dataclass(frozen=True)
 class HostAddress:
-    """A server to list; `found` is a comment about it, `variables` are on its line. `local`: this machine."""
+    """A server to list; `comment` is about it, `variables` are on its line. `local`: this machine."""
 
     name: str
     address: str
-    found: str | None = None
+    comment: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     local: bool = False
 
@@ -36,7 +36,7 @@ class HostAddress:
         return cls._checked(name or f"node{number}", address, text)
 
     @classmethod
-    def named(cls, text: str, number: int) -> HostAddress:
+    def parse_labelled(cls, text: str, number: int) -> HostAddress:
         """As `parse`, and a DNS name without a name of its own is called by its first label."""
         name, _, address = text.rpartition("=")
         label = "" if address in LOCALHOST or _NUMERIC.fullmatch(address) else address.partition(".")[0]

@@ -97,8 +97,8 @@ def parsed(words: Sequence[str]) -> dict[str, Any]:
     """Parameters of a request from NAME=VALUE; a value is JSON, else a text. InputError for what is none."""
     parameters: dict[str, Any] = {}
     for word in words:
-        name, given, text = word.partition("=")
-        if not (name and given) or name in _OF_CHAT:
+        name, equals, text = word.partition("=")
+        if not (name and equals) or name in _OF_CHAT:
             raise InputError(
                 f"--parameter {word} is no parameter of a chat",
                 hint=f"Write NAME=VALUE, such as temperature=0.3; `deploy` sets {', '.join(_OF_CHAT)}.",

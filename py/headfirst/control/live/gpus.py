@@ -61,16 +61,16 @@ def of_rank(listed: Collection[GpuUse], devices: Collection[str] | None) -> list
 def _gpu(row: dict[str, str]) -> GpuUse:
     if None in row or None in row.values():
         raise ValueError("another number of fields")
-    known = {name: value for name, value in row.items() if not value.startswith("[")}  # [N/A]
+    values = {name: value for name, value in row.items() if not value.startswith("[")}  # [N/A]
     used, total = (
-        int(known[name]) * _MIB if name in known else None for name in ("memory_used", "memory_total")
+        int(values[name]) * _MIB if name in values else None for name in ("memory_used", "memory_total")
     )
     return GpuUse(
         index=int(row["index"]),
         uuid=row["uuid"],
         memory_used_bytes=used,
         memory_total_bytes=total,
-        use=int(known["use"]) if "use" in known else None,
-        celsius=int(known["celsius"]) if "celsius" in known else None,
-        watts=float(known["watts"]) if "watts" in known else None,
+        use=int(values["use"]) if "use" in values else None,
+        celsius=int(values["celsius"]) if "celsius" in values else None,
+        watts=float(values["watts"]) if "watts" in values else None,
     )

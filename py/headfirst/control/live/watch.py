@@ -89,14 +89,14 @@ class ReplicaWatch:
         replicas = [self._pool.submit(replica.look) for replica in self._replicas]
         ranks = [self._pool.submit(rank.look) for rank in self._ranks]
         rows = [future.result() for future in ranks]
-        kept = {
-            (row.service, row.index): rank.kept.restarts
+        counts = {
+            (row.service, row.index): rank.supervision.restarts
             for row, rank in zip(rows, self._ranks, strict=True)
-            if rank.kept is not None
+            if rank.supervision is not None
         }
         return Snapshot(
             tuple(future.result() for future in replicas),
-            tuple(replace(row, restarts=kept.get((row.service, row.index), row.restarts)) for row in rows),
+            tuple(replace(row, restarts=counts.get((row.service, row.index), row.restarts)) for row in rows),
         )
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class _RankReader:
         self._rank = rank
         self._access = access
         self._connections = _LazyConnection(self._connect)
-        self.kept: Supervision | None = None
+        self.supervision: Supervision | None = None
         """What the supervisor of the replica reports, which rank 0's host has; None where there is none."""
         self._before: tuple[float, int] | None = None  # when, and the nanoseconds of processors used by then
 
@@ -186,7 +186,7 @@ class _RankReader:
         try:
             connection, client = self._connections.use()
             if self._rank == 0:
-                self.kept = of_container(connection, self._target.container)
+                self.supervision = of_container(connection, self._target.container)
             return self._row(**{**self._gpus(connection), **self._container(client)})
         except HeadfirstError as error:
             return self._lost(error)
@@ -202,7 +202,7 @@ class _RankReader:
     def _lost(self, error: HeadfirstError) -> RankRow:
         self.close()
         if self._rank == 0:
-            self.kept = unknown(error)
+            self.supervision = unknown(error)
         return self._row(state="unreachable", problem=error.what)
 
     def _row(self, **more: Any) -> RankRow:

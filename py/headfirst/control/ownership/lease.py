@@ -33,7 +33,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 States = dict[str, HostState]
 
 
-class Held:
+class Lease:
     """Locked hosts, and what each answered."""
 
     def __init__(
@@ -113,7 +113,7 @@ def locked(
     judge: Callable[[States], None],
     wait_s: float = 0.0,
     on_wait: Callable[[str], None] = lambda text: None,
-) -> Iterator[Held]:
+) -> Iterator[Lease]:
     """Hold the lock on `hosts`, whose first one decides between two runs of the same cluster.
 
     `judge` sees the answers before anything is changed and raises for hosts that must be left alone; such an
@@ -128,28 +128,28 @@ def locked(
                 states, busy = _try(hosts, lock, judge)
                 if busy is None:
                     break
-                left = ends - time.monotonic()
-                if left <= 0:
+                remaining_s = ends - time.monotonic()
+                if remaining_s <= 0:
                     raise _refusal(*busy, wait_s)
                 if not waited:
                     on_wait(f"{busy[0]}: waiting up to {wait_s:.0f} s for {busy[1]}")
                     waited = True
-                time.sleep(min(left, _ASK_AGAIN_S * random.uniform(0.5, 1.0)))  # noqa: S311 - no secret
+                time.sleep(min(remaining_s, _ASK_AGAIN_S * random.uniform(0.5, 1.0)))  # noqa: S311 - no secret
         except BaseException:
             requests.try_all(hosts, "release", token=lock["token"])
             raise
-        held = Held(hosts, lock, states, taken_at=requested_at)
-        held.start()
+        lease = Lease(hosts, lock, states, taken_at=requested_at)
+        lease.start()
         try:
-            yield held
+            yield lease
         except BaseException as error:
-            if held.lost:
-                raise held.lost from error
+            if lease.lost:
+                raise lease.lost from error
             raise
         finally:
-            held.release()
-        if held.lost:
-            raise held.lost
+            lease.release()
+        if lease.lost:
+            raise lease.lost
 
 
 def look(hosts: Sequence[HostAccess]) -> States:
@@ -167,8 +167,8 @@ def _try(
         answers = _take(group, lock)
         states |= {host: state for host, (_, state) in answers.items()}
         judge(states)
-        for host, (taken, state) in answers.items():
-            if not taken and state.lock:
+        for host, (has_lock, state) in answers.items():
+            if not has_lock and state.lock:
                 requests.try_all(hosts, "release", token=lock["token"])
                 return states, (host, state.lock)
     return states, None

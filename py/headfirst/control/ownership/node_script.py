@@ -31,8 +31,8 @@ def main() -> None:
 def answer(request: dict[str, t.Any]) -> dict[str, t.Any]:
     """What the action answers; one request at a time."""
     RUN.mkdir(mode=0o755, exist_ok=True)
-    with os.fdopen(mutex(), "a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with os.fdopen(mutex(), "a") as mutex_file:
+        fcntl.flock(mutex_file, fcntl.LOCK_EX)
         return ACTIONS[request.pop("do")](**request)
 
 
@@ -62,13 +62,13 @@ def take(
     lock: dict[str, t.Any], lease_s: float, replace: str = "", credentials: bool = False
 ) -> dict[str, t.Any]:
     """Take the lock unless another run holds it; the lock of token `replace` counts as free."""
-    held = valid_lock()
-    taken = held is None or held.get("token") in (lock["token"], replace)
-    if taken:
+    present_lock = valid_lock()
+    has_lock = present_lock is None or present_lock.get("token") in (lock["token"], replace)
+    if has_lock:
         # Stays after the release: a run that slept through its lease finds out that another one was here.
         write(RUN / "taker", lock["token"], 0o644)
         write_lock({**lock, "since": now()}, lease_s)
-    return {"taken": taken, **look(credentials)}
+    return {"taken": has_lock, **look(credentials)}
 
 
 def renew(lock: dict[str, t.Any], lease_s: float, age_s: float) -> dict[str, t.Any]:
@@ -76,13 +76,13 @@ def renew(lock: dict[str, t.Any], lease_s: float, age_s: float) -> dict[str, t.A
 
     A reboot removes the lock and who took it; within the lease nobody could take it before that.
     """
-    held, taker = valid_lock(), read(RUN / "taker")
-    ours = held is None or held.get("token") == lock["token"]
-    kept = ours and (taker == lock["token"] or (taker is None and age_s <= lease_s))
-    if kept:
+    present_lock, taker = valid_lock(), read(RUN / "taker")
+    ours = present_lock is None or present_lock.get("token") == lock["token"]
+    has_lock = ours and (taker == lock["token"] or (taker is None and age_s <= lease_s))
+    if has_lock:
         write(RUN / "taker", lock["token"], 0o644)
-        write_lock({**lock, "since": held["since"] if held else now()}, lease_s)
-    return {"kept": kept, **look()}
+        write_lock({**lock, "since": present_lock["since"] if present_lock else now()}, lease_s)
+    return {"kept": has_lock, **look()}
 
 
 def release(token: str) -> dict[str, t.Any]:

@@ -102,13 +102,13 @@ def _lock(text: Any, where: str) -> Lock | None:
     if text is None:
         return None
     fields = _object(text, "the lock", where)
-    left = fields.get("left_s")
+    left_s = fields.get("left_s")
     return Lock(
         token=_matching(fields.get("token"), _TOKEN, "the token", where),
         since=_matching(fields.get("since"), _TIME, "the time", where),
         pid=untrusted.integer(fields.get("pid"), what="the process id", where=where),
         started=untrusted.integer(fields.get("started"), what="the start time", where=where),
-        left_s=float(left) if isinstance(left, (int, float)) else 0.0,
+        left_s=float(left_s) if isinstance(left_s, (int, float)) else 0.0,
         **{
             name: untrusted.line(fields.get(name), what=name, where=where, limit=256)
             for name in ("holder", "verb", "cluster", "controller")

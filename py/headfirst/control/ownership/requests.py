@@ -62,8 +62,8 @@ def raise_failures(answers: Mapping[str, Any]) -> None:
     errors = [answer for answer in answers.values() if isinstance(answer, HeadfirstError)]
     if not errors:
         return
-    first, *others = errors
-    also = ["Also:", *(f"  {error.where}: {error.what}" for error in others)] if others else []
+    first, *further = errors
+    also = ["Also:", *(f"  {error.where}: {error.what}" for error in further)] if further else []
     first.hint = "\n".join([*([first.hint] if first.hint else []), *also]) or None
     raise first
 

@@ -107,12 +107,12 @@ def user_setting(name: str) -> int:
 
 def free_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = _CGROUP) -> int:
     """Bytes that new processes can use, also within the limit of a container; all memory where not known."""
-    known = [_field(meminfo, "MemAvailable", 1024)]
+    limits = [_field(meminfo, "MemAvailable", 1024)]
     limit, used = (_number(cgroup / name) for name in ("memory.max", "memory.current"))
     if limit is not None and used is not None:
         # The kernel takes pages of files back when processes need them.
-        known.append(max(0, limit - used + (_field(cgroup / "memory.stat", "inactive_file") or 0)))
-    return min(number for number in (*known, _all_memory()) if number is not None)
+        limits.append(max(0, limit - used + (_field(cgroup / "memory.stat", "inactive_file") or 0)))
+    return min(number for number in (*limits, _all_memory()) if number is not None)
 
 
 def allow_open_files() -> None:

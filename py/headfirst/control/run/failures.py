@@ -41,15 +41,15 @@ def to_error(
     log = f"Ansible's own output: {result.log_file}"
     if result.cancelled:
         return StoppedError("stopped before the end", hint=f"{_AGAIN}\n{log}")
-    known = access or {}
+    hosts = access or {}
     if result.unreachable:
-        return _by_host(result.unreachable, known, log)
+        return _by_host(result.unreachable, hosts, log)
     errors = [finding for finding in result.findings if finding.severity == "error"]
     if errors and result.failed:
-        return _from_findings(errors, {failure.host: failure for failure in result.silent}, known, log)
+        return _from_findings(errors, {failure.host: failure for failure in result.silent}, hosts, log)
     if result.failed:
         look = f"The logs of all ranks, by time: deploy diagnose {inventory}"
-        return _by_host(result.failed, known, f"{look}\n{log}" if _ranks_failed(result) else log)
+        return _by_host(result.failed, hosts, f"{look}\n{log}" if _ranks_failed(result) else log)
     return HeadfirstError(result.ansible_error or "ansible-playbook ended without a reason", hint=log)
 
 
@@ -59,9 +59,9 @@ def _ranks_failed(result: RunResult) -> bool:
 
 def _by_host(failures: Sequence[HostFailed], access: Mapping[str, HostAccess], log: str) -> HeadfirstError:
     """The error of the first failed host; what differs on other hosts is reported after it."""
-    first, *others = [_error(failure, access) for failure in failures]
+    first, *further = [_error(failure, access) for failure in failures]
     hosts_of: dict[str, list[str]] = {}
-    for failure, error in zip(failures[1:], others, strict=True):
+    for failure, error in zip(failures[1:], further, strict=True):
         hosts_of.setdefault(error.what, []).append(failure.host)
     also = [f"{_some(hosts)}: {what}" for what, hosts in hosts_of.items() if what != first.what]
     if same := hosts_of.get(first.what):

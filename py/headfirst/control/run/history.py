@@ -138,9 +138,9 @@ def _cut(finding: Finding) -> Finding:
 
 def _bounded(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """The runs; of the older ones only their times."""
-    kept = list(runs)
+    bounded = list(runs)
     for name in ("findings", "comm"):
-        having = [number for number, run in enumerate(kept) if getattr(run, name) is not None]
+        having = [number for number, run in enumerate(bounded) if getattr(run, name) is not None]
         for number in having[:-KEEP_RESULTS]:
-            kept[number] = kept[number].model_copy(update={name: None})
-    return kept
+            bounded[number] = bounded[number].model_copy(update={name: None})
+    return bounded

@@ -106,10 +106,10 @@ def _is_ours(folder: Path) -> bool:
 
 def _remove_stale(base: Path) -> None:
     for folder in base.glob("hf-*"):
-        named = _NAME.fullmatch(folder.name)
+        match = _NAME.fullmatch(folder.name)
         # It was removed meanwhile, or it belongs to somebody else.
         with contextlib.suppress(OSError):
-            if named and folder.lstat().st_uid == os.geteuid() and not _runs(int(named.group(1))):
+            if match and folder.lstat().st_uid == os.geteuid() and not _runs(int(match.group(1))):
                 with (folder / _LOCK).open("a") as lock:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(folder)

@@ -25,7 +25,7 @@ class Estimate(NamedTuple):
     """Of the stage that begins, and of the whole run from its begin; None: not known."""
 
     stage: float | None
-    left: float | None
+    left_seconds: float | None
 
 
 @dataclass
@@ -50,7 +50,7 @@ class TimeLeft:
             places = [place for place, stage_run in enumerate(run.stages) if stage_run.stage == stage]
             if number < len(places):
                 stages.append(self._seconds(run, places[number]))
-                lefts.append(self._left(run, places[number]))
+                lefts.append(self._seconds_left(run, places[number]))
         if not stages:
             return Estimate(self._planned(number) if stage == WEIGHTS else None, None)
         return Estimate(median(stages), median(lefts))
@@ -65,8 +65,8 @@ class TimeLeft:
         """The last runs of this kind."""
         runs = self._of_kind(self.kind)
         if not runs and self.kind.brings:  # another model: the rest goes as in a run that brings none
-            other = self.kind.model_copy(update={"brings": False})
-            runs = self._of_kind(other) if self._planned(0) is not None else []
+            without_weights = self.kind.model_copy(update={"brings": False})
+            runs = self._of_kind(without_weights) if self._planned(0) is not None else []
         return runs[-_RUNS:]
 
     def _of_kind(self, kind: Kind) -> list[RunRecord]:
@@ -89,10 +89,10 @@ class TimeLeft:
         planned = self._planned(sum(stage.stage == WEIGHTS for stage in run.stages[:place]))
         return stage_run.seconds if planned is None else planned
 
-    def _left(self, run: RunRecord, place: int) -> float:
+    def _seconds_left(self, run: RunRecord, place: int) -> float:
         later = range(place, len(run.stages))
-        other = sum(self._seconds(run, number) - run.stages[number].seconds for number in later)
-        return max(0.0, run.seconds - run.stages[place].began + other)
+        later_seconds = sum(self._seconds(run, number) - run.stages[number].seconds for number in later)
+        return max(0.0, run.seconds - run.stages[place].began + later_seconds)
 
 
 def left_with(history: RunHistory) -> str:

@@ -64,13 +64,13 @@ class _ExamProgress:
         self._done += 1
         self._failed += answer.error is not None
         pace = (time.monotonic() - self._begin) / (self._done - self._continued)
-        left = duration(pace * (self._questions - self._done))
+        rest = duration(pace * (self._questions - self._done))
         failed = f", {self._failed:,} failed" if self._failed else ""
-        self._status.update(f"{self._done:,} of {self._questions:,} questions{failed}, about {left} left")
+        self._status.update(f"{self._done:,} of {self._questions:,} questions{failed}, about {rest} left")
 
 
 def print_outcome(
-    outcome: ExamOutcome, other: Accuracy | None, compared: Comparison | None, console: Console
+    outcome: ExamOutcome, baseline: Accuracy | None, compared: Comparison | None, console: Console
 ) -> None:
     """The score, what lowers it besides the model, and the comparison."""
     result = outcome.result
@@ -92,8 +92,8 @@ def print_outcome(
         )
         for reason in _reasons(result.answers):
             console.print(f"           {escape(reason)}")
-    if other and compared:
-        _print_comparison(other, result, compared, console)
+    if baseline and compared:
+        _print_comparison(baseline, result, compared, console)
     console.print(f"  Run      {escape(str(outcome.folder))}")
 
 

@@ -18,7 +18,7 @@ from headfirst.control.bench.result import (
     PrefillSide,
     differences,
 )
-from headfirst.control.bench.slo import Found, Promise, broken
+from headfirst.control.bench.slo import Capacity, Promise, broken
 from headfirst.control.bench.trial import compare
 from headfirst.control.deployment.measuring.bench import BenchWatcher
 from headfirst.control.run.amounts import duration
@@ -58,9 +58,9 @@ class BenchProgress:
 
     def progress(self, done: int, seconds: float) -> None:
         """How many are done, and how long the rest takes at this pace."""
-        left = (self._requests - done + sum(self._later)) * seconds / done if done else 0.0
+        rest_s = (self._requests - done + sum(self._later)) * seconds / done if done else 0.0
         name = _what(self._load) if self._load else ""
-        self._status.update(f"{name}: {done} of {self._requests} requests, about {duration(left)} left")
+        self._status.update(f"{name}: {done} of {self._requests} requests, about {duration(rest_s)} left")
 
     def stop(self) -> None:
         """End the spinner."""
@@ -192,7 +192,7 @@ def print_comparison(old: BenchResult, new: BenchResult, console: Console, *, na
 
 
 def print_capacity(
-    capacity: Found, points: Sequence[Point], promised: Sequence[Promise], console: Console
+    capacity: Capacity, points: Sequence[Point], promised: Sequence[Promise], console: Console
 ) -> None:
     """The highest load that keeps the promises, and what the next one breaks."""
     terms = ", ".join(map(str, promised))

@@ -26,10 +26,10 @@ def print_commands(console: Terminal, plan: Plan, shows: Callable[[str], bool]) 
         console.paragraph(_MARKS)
     first: dict[str, tuple[str, list[str]]] = {}
     for name, host, alike, lines in commands:
-        known = first.get(alike) or first.get(alike.removesuffix(_WORKER))
+        earlier = first.get(alike) or first.get(alike.removesuffix(_WORKER))
         first.setdefault(alike, (name, lines))
-        title = f"# {name} on {host}" + (f": as {known[0]}" if known else "")
-        text = "\n".join(differences(known[1], lines)) if known else " \\\n".join(lines)
+        title = f"# {name} on {host}" + (f": as {earlier[0]}" if earlier else "")
+        text = "\n".join(differences(earlier[1], lines)) if earlier else " \\\n".join(lines)
         console.print(f"\n[bold]{escape(title)}[/]\n{escape(text)}".rstrip(), soft_wrap=True)
 
 
@@ -51,12 +51,12 @@ def _commands(plan: Plan) -> Iterator[tuple[str, str, str, list[str]]]:
             yield name, part.host, name, option_lines(part.docker_run, part.container)
 
 
-def differences(base: Sequence[str], other: Sequence[str]) -> list[str]:
-    """What makes `other` of `base`: lines to leave out (-) and to add (+), in their order. An addition that
+def differences(base: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """What makes `lines` of `base`: lines to leave out (-) and to add (+), in their order. An addition that
     replaces nothing follows the line that it comes after."""
     changed: list[str] = []
-    for kind, low, high, start, end in SequenceMatcher(None, base, other, autojunk=False).get_opcodes():
+    for kind, low, high, start, end in SequenceMatcher(None, base, lines, autojunk=False).get_opcodes():
         if kind != "equal":
             changed += [f"  {line}" for line in base[low - 1 : low]] if kind == "insert" else []
-            changed += [f"- {line}" for line in base[low:high]] + [f"+ {line}" for line in other[start:end]]
+            changed += [f"- {line}" for line in base[low:high]] + [f"+ {line}" for line in lines[start:end]]
     return changed

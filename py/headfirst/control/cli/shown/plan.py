@@ -45,7 +45,7 @@ def print_plan(plan: Plan, limit: Collection[str] | None = None, *, commands: bo
         for warning in service.warnings:
             console.paragraph(f"Warning: {of}{warning}", "yellow")
     ports = [each for each in plan.rank_ports if shows(each.host)]
-    _print_by_host(console, [(its.host, [its.reason]) for its in ports if its.exposed], "Warning: ", "yellow")
+    _print_by_host(console, [(row.host, [row.reason]) for row in ports if row.exposed], "Warning: ", "yellow")
     for service in plan.services:
         console.print()
         _print_service(console, service)
@@ -81,19 +81,19 @@ def _print_nodes(console: Terminal, plan: Plan, shows: Callable[[str], bool]) ->
     console.print(table)
     _print_by_host(console, [(row.host, row.reasons) for row in shown if row.rank != "–"])
     closed = [each for each in plan.rank_ports if shows(each.host) and not each.exposed]
-    _print_by_host(console, [(its.host, [its.reason]) for its in closed])
+    _print_by_host(console, [(row.host, [row.reason]) for row in closed])
     disks = [each for each in plan.disks if shows(each.host)]
     _print_by_host(
-        console, [(its.host, [f"{its.bytes / GB:,.0f} GB of disk at {its.path}"]) for its in disks]
+        console, [(row.host, [f"{row.bytes / GB:,.0f} GB of disk at {row.path}"]) for row in disks]
     )
-    _print_by_host(console, [(its.host, [_outbound(its)]) for its in plan.outbound if shows(its.host)])
+    _print_by_host(console, [(row.host, [_outbound(row)]) for row in plan.outbound if shows(row.host)])
 
 
-def _outbound(its: Outbound) -> str:
+def _outbound(out: Outbound) -> str:
     """What leaves the cluster through proxies."""
-    login = ", with a login" if its.has_login else ""
-    http = "" if its.http_proxy == its.https_proxy else f" (http: {its.http_proxy or 'none'})"
-    return f"outgoing requests through {its.https_proxy}{http}{login}; directly: {', '.join(its.no_proxy)}"
+    login = ", with a login" if out.has_login else ""
+    http = "" if out.http_proxy == out.https_proxy else f" (http: {out.http_proxy or 'none'})"
+    return f"outgoing requests through {out.https_proxy}{http}{login}; directly: {', '.join(out.no_proxy)}"
 
 
 def _rows(plan: Plan) -> Iterator[_Row]:
@@ -271,9 +271,9 @@ def _print_choices(console: Terminal, service: PlannedService) -> None:
     if draft := service.draft_model:
         parts = [draft.source, draft.kind, f"{draft.source_bytes / GB:,.1f} GB" if draft.source_bytes else ""]
         at = f", at revision {draft.revision}" if draft.revision else ""
-        known = f"Described by {draft.described_by}" if draft.described_by else "Not read"
+        text = f"Described by {draft.described_by}" if draft.described_by else "Not read"
         console.paragraph(
-            f"  Draft model: {draft.id} ({', '.join(filter(None, parts))}), to {draft.directory}{at}. {known}"
+            f"  Draft model: {draft.id} ({', '.join(filter(None, parts))}), to {draft.directory}{at}. {text}"
         )
 
 
@@ -305,11 +305,11 @@ def _time(time: WeightsTime) -> str:
 
 
 def _print_rates(console: Terminal, times: Sequence[WeightsTime]) -> None:
-    known: dict[str, dict[str, None]] = {}
+    sources: dict[str, dict[str, None]] = {}
     for rate in (rate for time in times for rate in time.rates):
-        known.setdefault(rate.known, {})[f"{rate.what} {rate.text}"] = None
-    listed = "; ".join(f"{how}: {', '.join(rates)}" for how, rates in known.items())
-    better = "; set download_rate, network_rate, disk_rate, or use --probe" if "assumed" in known else ""
+        sources.setdefault(rate.known, {})[f"{rate.what} {rate.text}"] = None
+    listed = "; ".join(f"{how}: {', '.join(rates)}" for how, rates in sources.items())
+    better = "; set download_rate, network_rate, disk_rate, or use --probe" if "assumed" in sources else ""
     console.paragraph(f"Rates {listed}{better}")
 
 

@@ -129,10 +129,10 @@ class Top(App[None]):
         self.query_one("#summary", Static).update(self._summary(replicas, ranks))
         by = (*REPLICA_COLUMNS, *self._rank_columns)[self._sorted]
         in_ranks = self._sorted >= len(REPLICA_COLUMNS)
-        named = len({row.service for row in self._shown.replicas}) > 1
-        rows = [_replica(row, named=named) for row in replicas]
+        several = len({row.service for row in self._shown.replicas}) > 1
+        rows = [_replica(row, several=several) for row in replicas]
         self._fill("replicas", REPLICA_COLUMNS, rows, None if in_ranks else by)
-        shown = [_rank(row, named=named)[: len(self._rank_columns)] for row in ranks]
+        shown = [_rank(row, several=several)[: len(self._rank_columns)] for row in ranks]
         self._fill("ranks", self._rank_columns, shown, by if in_ranks else None)
 
     def _summary(self, replicas: Sequence[ReplicaRow], ranks: Sequence[RankRow]) -> str:
@@ -155,8 +155,8 @@ class Top(App[None]):
         table.move_cursor(row=cursor)
 
     def _ordered(self, rows: Sequence[Sequence[Cell]], column: int) -> Iterator[Sequence[Cell]]:
-        known = [row for row in rows if row[column].key is not None]
-        yield from sorted(known, key=lambda row: _key(row[column]), reverse=self._reversed)
+        with_key = [row for row in rows if row[column].key is not None]
+        yield from sorted(with_key, key=lambda row: _key(row[column]), reverse=self._reversed)
         yield from (row for row in rows if row[column].key is None)
 
 
@@ -168,11 +168,11 @@ def _number(value: float | None, text: str) -> Cell:
     return Cell("" if value is None else text.format(value), value)
 
 
-def _replica(row: ReplicaRow, *, named: bool) -> list[Cell]:
-    """The cells of a replica; `named`: with the service, where there are several."""
+def _replica(row: ReplicaRow, *, several: bool) -> list[Cell]:
+    """The cells of a replica; `several`: with the service, of several."""
     figures = [Cell("", None)] * 7 if row.load is None else _load(row.load)
     state = Cell("problem", row.problem, "red") if row.problem else Cell("answers", "answers", "green")
-    name = f"{row.service}/{row.index}" if named else str(row.index)
+    name = f"{row.service}/{row.index}" if several else str(row.index)
     return [
         Cell(f"{name} {row.role}" if row.role else name, f"{row.service}/{row.index:05}"),
         *figures,
@@ -209,12 +209,12 @@ def _load(load: EngineLoad) -> list[Cell]:
     ]
 
 
-def _rank(row: RankRow, *, named: bool) -> list[Cell]:
-    """The cells of a rank, `since` in UTC; `named`: with the service, where there are several."""
+def _rank(row: RankRow, *, several: bool) -> list[Cell]:
+    """The cells of a rank, `since` in UTC; `several`: with the service, of several."""
     today = row.started_at[:10] == datetime.now(timezone.utc).date().isoformat()
     name = f"{row.index}/{row.rank}"
     return [
-        Cell(f"{row.service}/{name}" if named else name, f"{row.service}/{row.index:05}/{row.rank:05}"),
+        Cell(f"{row.service}/{name}" if several else name, f"{row.service}/{row.index:05}/{row.rank:05}"),
         Cell(row.host, row.host),
         Cell(row.state, row.state, "red" if row.problem or row.state != "running" else "green"),
         Cell("?" if row.restarts is None else f"{row.restarts}", row.restarts),
@@ -246,5 +246,5 @@ def _gpus(listed: Sequence[GpuUse]) -> list[Cell]:
 def _sum(values: Iterable[float | None]) -> float | None:
     """None where one is not known, and where there is none."""
     listed = [*values]
-    known = [value for value in listed if value is not None]
-    return sum(known) if known and len(known) == len(listed) else None
+    numbers = [value for value in listed if value is not None]
+    return sum(numbers) if numbers and len(numbers) == len(listed) else None

@@ -30,12 +30,12 @@ def _lacks_facts(service: Service, spares: Sequence[Host]) -> bool:
     cpu = service.settings.engine_device == "cpu"
     hosts = (*service.hosts, *spares)
     if cpu:
-        known = all(host.cpu_cores or host.cores for host in hosts)
+        is_described = all(host.cpu_cores or host.cores for host in hosts)
     else:
-        known = all(host.gpus and _knows_gpu(host) for host in hosts)
+        is_described = all(host.gpus and _knows_gpu(host) for host in hosts)
     if may_be_in_place(service.settings) and not all(host.model_folder for host in service.hosts):
         return True
-    return not known or bool(
+    return not is_described or bool(
         service.meeting and not all(_knows_network(host, cpu=cpu) for host in service.hosts)
     )
 
@@ -113,4 +113,4 @@ def _lacks(facts: HostFacts) -> frozenset[str]:
     """What is on PCI and known to no driver."""
     driver = {"nvidia_driver"} if facts.gpus_on_pci and not facts.gpus else set()
     cards = {"rdma": facts.hcas_on_pci, "roce": facts.roce_on_pci}
-    return frozenset(driver | {name for name, found in cards.items() if found and not facts.hcas})
+    return frozenset(driver | {name for name, has_cards in cards.items() if has_cards and not facts.hcas})

@@ -129,10 +129,10 @@ class AskedService:
             watcher.answered(answer)
 
         try:
-            known = {answer.question for answer in journal.answers}
-            watcher.started(len(questions), len(known))
-            left = [question for question in questions if question.id not in known]
-            asking.ask(tool, self.model, left, self.limits, answered)
+            answered_ids = {answer.question for answer in journal.answers}
+            watcher.started(len(questions), len(answered_ids))
+            unanswered = [question for question in questions if question.id not in answered_ids]
+            asking.ask(tool, self.model, unanswered, self.limits, answered)
         except BaseException:
             watcher.note(f"{len(journal.answers):,} answers are kept. Continue with: -o {folder}")
             raise
@@ -154,10 +154,10 @@ def measure(
         # Both before the first question, which may be hours before the last.
         service = stack.enter_context(opened(options, exam, watcher))
         if isinstance(against, Address):
-            other: AskedService | None = at_address(against, exam, service, watcher)
+            compared_service: AskedService | None = at_address(against, exam, service, watcher)
         else:
-            other = stack.enter_context(opened(against, exam, watcher)) if against else None
-        earlier = other.measure(exam, None, watcher).result if other else None
+            compared_service = stack.enter_context(opened(against, exam, watcher)) if against else None
+        earlier = compared_service.measure(exam, None, watcher).result if compared_service else None
         return service.measure(exam, folder, watcher), earlier
 
 
@@ -177,35 +177,37 @@ def opened(options: RunOptions, exam: Exam, watcher: ExamWatcher) -> Iterator[As
         yield AskedService(service.subject, target.model, url, key, limits, service.python)
 
 
-def at_address(given: Address, exam: Exam, service: AskedService, watcher: ExamWatcher) -> AskedService:
+def at_address(address: Address, exam: Exam, service: AskedService, watcher: ExamWatcher) -> AskedService:
     """A service that Headfirst did not deploy, with the limits of `service`.
 
     NotReadyError: it does not answer. InputError: it refuses the key, or the model is not clear.
     """
-    if given.warning:
-        watcher.note(given.warning)
-    key = given.key or _NO_KEY
+    if address.warning:
+        watcher.note(address.warning)
+    key = address.key or _NO_KEY
     with Api(
-        given.url, key, ServiceTarget("", "chat", "", RequestDialect(None, None)), exam.timeout_s
+        address.url, key, ServiceTarget("", "chat", "", RequestDialect(None, None)), exam.timeout_s
     ) as api:
         try:
             listed = api.models().data
         except FailedCase as error:
-            raise _unanswered(given, error) from None
-    model = chosen_model(given, [model.id for model in listed])
+            raise _unanswered(address, error) from None
+    model = chosen_model(address, [model.id for model in listed])
     tokens = exam.max_tokens or _fitting(listed, model, service.limits.max_tokens)
     limits = replace(service.limits, max_tokens=tokens)
-    return AskedService(Endpoint(url=given.url, model=model), model, given.url, key, limits, service.python)
+    return AskedService(
+        Endpoint(url=address.url, model=model), model, address.url, key, limits, service.python
+    )
 
 
-def _unanswered(given: Address, error: FailedCase) -> HeadfirstError:
+def _unanswered(api: Address, error: FailedCase) -> HeadfirstError:
     """Why GET /v1/models has no list of models, with the next step."""
     if isinstance(error, RefusedRequest) and error.status in (401, 403):
-        return InputError(f"the key is refused: {error.what}", where=given.url, hint=KEY_HINT)
+        return InputError(f"the key is refused: {error.what}", where=api.url, hint=KEY_HINT)
     return NotReadyError(
         error.what,
-        where=given.url,
-        hint=f"{given.url}/v1/models must list the models, as OpenAI's API does. Check the address.",
+        where=api.url,
+        hint=f"{api.url}/v1/models must list the models, as OpenAI's API does. Check the address.",
     )
 
 
@@ -223,5 +225,5 @@ def _listed(api: Api) -> list[ListedModel]:
 
 def _fitting(listed: Sequence[ListedModel], model: str, tokens: int) -> int:
     """At most half of the context, so that the other half has room for the question."""
-    context = next((its.max_model_len for its in listed if its.id == model), None)
+    context = next((served_model.max_model_len for served_model in listed if served_model.id == model), None)
     return min(tokens, context // 2) if context else tokens

@@ -60,7 +60,7 @@ class BenchOutcome:
 
     result: BenchResult
     folder: Path
-    capacity: slo.Found | None
+    capacity: slo.Capacity | None
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def bench(
         capacity = None
 
         def measure(load: Load) -> Point:
-            note_left(recording.begin(str(load)).left, watcher.note)
+            note_left(recording.begin(str(load)).left_seconds, watcher.note)
             measured = service.run.measure(load)
             recording.end(str(load))
             return measured

@@ -19,7 +19,7 @@ from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.decide import engines
 
 
-class Named(NamedTuple):
+class EngineChoice(NamedTuple):
     """An engine as `--engines` names it; `version` None: the inventory's, or the newest."""
 
     engine: str
@@ -34,13 +34,13 @@ class EnginesOutcome:
     folder: Path
 
 
-def read_names(text: str) -> list[Named]:
+def read_names(text: str) -> list[EngineChoice]:
     """`sglang,vllm=0.32.0`. InputError for an unknown engine or version."""
     names = []
     for part in text.split(","):
         name, _, version = part.strip().partition("=")
         engines.get(name, version or None, where="--engines")
-        names.append(Named(name, version or None))
+        names.append(EngineChoice(name, version or None))
     if len(names) < 2 or len(set(names)) < len(names):
         raise InputError("at least two different engines are compared", where="--engines")
     return names
@@ -49,7 +49,7 @@ def read_names(text: str) -> list[Named]:
 def bench_engines(
     options: RunOptions,
     workload: Workload,
-    named: Sequence[Named],
+    choices: Sequence[EngineChoice],
     folder: Path | None,
     watcher: BenchWatcher,
     reporter: Reporter,
@@ -57,13 +57,13 @@ def bench_engines(
     """Bring each engine up, measure it, and bring the inventory's own up again, also after a failure."""
     prepared = prepare(options.inventories, options.extra_vars, probe=False)
     only_service(prepared.cluster, "deploy bench --engines")
-    usual = Named(prepared.plan.services[0].engine, prepared.plan.services[0].engine_version)
-    changes = [_change(choice, usual) for choice in named]
+    usual = EngineChoice(prepared.plan.services[0].engine, prepared.plan.services[0].engine_version)
+    changes = [_change(choice, usual) for choice in choices]
     for change in changes:  # what cannot be planned is refused before anything is restarted
         prepare(options.inventories, [*options.extra_vars, *change], probe=False)
     results: list[BenchResult] = []
     with restored(replace(options, service=None), reporter):
-        for choice, change in zip(named, changes, strict=True):
+        for choice, change in zip(choices, changes, strict=True):
             changed = replace(options, extra_vars=[*options.extra_vars, *change])
             up(replace(changed, service=None), reporter)
             place = folder / choice.engine if folder else None
@@ -74,7 +74,7 @@ def bench_engines(
     return EnginesOutcome(results, where)
 
 
-def _change(choice: Named, usual: Named) -> list[str]:
+def _change(choice: EngineChoice, usual: EngineChoice) -> list[str]:
     """Extra variables. The inventory's image and flags are those of its own engine."""
     if choice.engine == usual.engine and choice.version in (None, usual.version):
         return []

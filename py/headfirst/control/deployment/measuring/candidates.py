@@ -35,11 +35,11 @@ def of_presets(prepared: Prepared, service: Service) -> list[TuneCandidate]:
     candidates: dict[str, TuneCandidate] = {}
     for preset in get_args(Preset):
         try:
-            other = prepared.replanned(service, preset=preset).service(service.name)
+            replanned = prepared.replanned(service, preset=preset).service(service.name)
         except InputError:  # a preset that is not for this service
             continue
         rules: dict[tuple[str, str], dict[str, str]] = {}
-        for argument in other.chosen_arguments:
+        for argument in replanned.chosen_arguments:
             if (argument.flag, argument.value) not in used:
                 rules.setdefault((argument.reason, argument.source), {})[argument.flag] = argument.value
         for (why, source), arguments in rules.items():
@@ -50,9 +50,9 @@ def of_presets(prepared: Prepared, service: Service) -> list[TuneCandidate]:
     return list(candidates.values())
 
 
-def of_advice(advice: Sequence[Advice], known: Sequence[TuneCandidate]) -> list[TuneCandidate]:
-    """The values that the rules of `diagnose --tuning` name, without those of `known`."""
-    listed = {str(candidate) for candidate in known}
+def of_advice(advice: Sequence[Advice], earlier: Sequence[TuneCandidate]) -> list[TuneCandidate]:
+    """The values that the rules of `diagnose --tuning` name, without those of `earlier`."""
+    listed = {str(candidate) for candidate in earlier}
     candidates = [
         TuneCandidate(arguments={rule.setting: value}, why=rule.why, source="deploy diagnose --tuning")
         for rule in advice
@@ -67,12 +67,12 @@ def changed(options: RunOptions, service: Service, candidate: TuneCandidate) -> 
     return replace(options, engine_args={service.name: arguments})
 
 
-def merged(given: Sequence[str], arguments: Mapping[str, str]) -> list[str]:
-    """`given` without the flags of `arguments`, and these at the end."""
+def merged(engine_args: Sequence[str], arguments: Mapping[str, str]) -> list[str]:
+    """`engine_args` without the flags of `arguments`, and these at the end."""
     replaced = {_option(flag) for flag in arguments}
     remaining: list[str] = []
     is_value_of_dropped = False
-    for word in given:
+    for word in engine_args:
         if is_flag(word):
             is_value_of_dropped = _option(word) in replaced
         if not is_value_of_dropped:

@@ -103,9 +103,9 @@ class Tuned(Tolerant):
     left_out: dict[str, str]
     best: int | None  # number of the trial; None: nothing is better than the inventory's arguments
 
-    def best_arguments(self, given: Sequence[str]) -> list[str] | None:
+    def best_arguments(self, engine_args: Sequence[str]) -> list[str] | None:
         """engine_args with the best trial's arguments; None: there is nothing to change."""
-        return None if self.best is None else merged(given, self.trials[self.best].candidate.arguments)
+        return None if self.best is None else merged(engine_args, self.trials[self.best].candidate.arguments)
 
 
 def intended(options: RunOptions, wishes: Wishes) -> Intended:
@@ -246,7 +246,7 @@ class _TimedTuneWatcher:
         self.end()
         self._stage = "inventory" if candidate is None else "trial"
         self._watcher.trying(candidate, number, total)
-        note_left(self._recording.begin(self._stage).left, self.note)
+        note_left(self._recording.begin(self._stage).left_seconds, self.note)
 
     def end(self) -> None:
         """The last trial ends."""

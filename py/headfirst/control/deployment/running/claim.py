@@ -15,7 +15,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.inventory.inventory import state_of
 from headfirst.control.ownership import requests
 from headfirst.control.ownership.holder import who
-from headfirst.control.ownership.lease import Held, States, locked, look
+from headfirst.control.ownership.lease import Lease, States, locked, look
 from headfirst.control.ownership.records import HostState, Owner
 from headfirst.control.run.events import Finding, FindingsReported
 from headfirst.control.run.reporters.reporter import Reporter
@@ -23,7 +23,7 @@ from headfirst.decide.cluster.types import Cluster
 
 
 @contextlib.contextmanager
-def run_lock(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporter) -> Iterator[Held]:
+def run_lock(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporter) -> Iterator[Lease]:
     """Lock every host that the run acts on. NotReadyError: a host is another cluster's, or locked.
 
     InputError: the inventory was written since the cluster was read, as by the run that had the lock.
@@ -36,14 +36,14 @@ def run_lock(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporte
         judge=partial(refuse_foreign, cluster),
         wait_s=options.wait_s,
         on_wait=partial(_warn, reporter, "lock", cluster.head.name),
-    ) as held:
+    ) as lease:
         if changed := sorted(name for name, *_ in cluster.files ^ state_of(cluster.inventories)):
             raise InputError(
                 "the inventory was changed while this run waited or prepared, and nothing was done",
                 where=changed[0],
                 hint="Run the same command again: it follows the inventory as it is now.",
             )
-        yield held
+        yield lease
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ClaimedCluster:
     """Locked hosts that carry this cluster's owner record, and its credentials."""
 
     cluster: Cluster
-    held: Held
+    lease: Lease
     id: str
     secrets: Secrets
     before: Secrets | None
@@ -59,7 +59,7 @@ class ClaimedCluster:
 
     def change(self, credentials: Secrets) -> ClaimedCluster:
         """Replace the credentials, on the head and then here."""
-        _record(self.cluster, self.held, self.id, credentials)
+        _record(self.cluster, self.lease, self.id, credentials)
         secrets.save(self.cluster, credentials)
         return replace(self, secrets=credentials)
 
@@ -67,13 +67,13 @@ class ClaimedCluster:
 @contextlib.contextmanager
 def claimed(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporter) -> Iterator[ClaimedCluster]:
     """Lock the hosts and make them this cluster's."""
-    with run_lock(cluster, options, verb, reporter) as held:
-        head = held.states.get(cluster.head.name)
-        id = identity.bind(cluster, _remembered_id(cluster, held.states))
+    with run_lock(cluster, options, verb, reporter) as lease:
+        head = lease.states.get(cluster.head.name)
+        id = identity.bind(cluster, _remembered_id(cluster, lease.states))
         before = _on_head(head, id) or secrets.existing(cluster)
         agreed = _agree(cluster, head, id, reporter)
-        _record(cluster, held, id, agreed)
-        yield ClaimedCluster(cluster, held, id, agreed, before)
+        _record(cluster, lease, id, agreed)
+        yield ClaimedCluster(cluster, lease, id, agreed, before)
 
 
 def foreign(cluster: Cluster, states: States) -> dict[str, Owner]:
@@ -87,9 +87,9 @@ def foreign(cluster: Cluster, states: States) -> dict[str, Owner]:
 
 def is_ours(cluster: Cluster, owner: Owner) -> bool:
     """Whether the record is of this cluster. A controller without an id of its own accepts name and head."""
-    known = identity.existing(cluster)
-    if known is not None:
-        return owner.id == known
+    cluster_id = identity.existing(cluster)
+    if cluster_id is not None:
+        return owner.id == cluster_id
     same = owner.cluster == cluster.name and owner.head == cluster.head.address
     return same and bool(owner.id) and identity.bound_elsewhere(owner.id, cluster) is None
 
@@ -158,8 +158,8 @@ def _remembered_id(cluster: Cluster, states: States) -> str | None:
     for state in states.values():
         if state.owner is not None:
             return state.owner.id
-    kept = states[cluster.head.name].kept_owner if cluster.head.name in states else None
-    return kept.id if kept and is_ours(cluster, kept) else None
+    kept_owner = states[cluster.head.name].kept_owner if cluster.head.name in states else None
+    return kept_owner.id if kept_owner and is_ours(cluster, kept_owner) else None
 
 
 def _on_head(head: HostState | None, id: str | None) -> Secrets | None:
@@ -197,7 +197,7 @@ def _agree(cluster: Cluster, head: HostState | None, id: str, reporter: Reporter
     return there
 
 
-def _record(cluster: Cluster, held: Held, id: str, credentials: Secrets) -> None:
+def _record(cluster: Cluster, lease: Lease, id: str, credentials: Secrets) -> None:
     owner = {
         "id": id,
         "cluster": cluster.name,
@@ -205,11 +205,11 @@ def _record(cluster: Cluster, held: Held, id: str, credentials: Secrets) -> None
         "who": who(),
         "head": cluster.head.address,
     }
-    head = [access for access in held.hosts if access.host == cluster.head.name]
-    others = [access for access in held.hosts if access not in head]
+    head = [access for access in lease.hosts if access.host == cluster.head.name]
+    workers = [access for access in lease.hosts if access not in head]
     text = secrets.document(credentials)
-    requests.ask_all(head, "own", token=held.token, owner=owner, credentials=text)
-    requests.ask_all(others, "own", token=held.token, owner=owner)
+    requests.ask_all(head, "own", token=lease.token, owner=owner, credentials=text)
+    requests.ask_all(workers, "own", token=lease.token, owner=owner)
 
 
 def _warn(reporter: Reporter, id: str, host: str, text: str) -> None:

@@ -72,9 +72,9 @@ def write(
     beside = path.parent / "host_vars"
     beside.mkdir(exist_ok=True)
     for name, variables in literal.items():
-        named = {key: value for key, value in variables.items() if key in SETTING_NAMES}
-        if named and "/" not in name:
-            (beside / f"{name}.yml").write_text(yaml.dump(named, Dumper=_InventoryDumper))
+        settings = {key: value for key, value in variables.items() if key in SETTING_NAMES}
+        if settings and "/" not in name:
+            (beside / f"{name}.yml").write_text(yaml.dump(settings, Dumper=_InventoryDumper))
     inventory = {"all": {"hosts": literal, "children": groups}}
     text = yaml.dump(inventory, Dumper=_InventoryDumper, sort_keys=False, width=4096)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -125,7 +125,7 @@ def _stages(up: _Up) -> Iterator[Phase]:
         for title, subject in _subjects(scope, up.services):
             for name in names:
                 variables = _VARIABLES[scope, name](up, *subject)
-                yield Phase(name, {host: given | logins for host, given in variables.items()}, title)
+                yield Phase(name, {host: own_vars | logins for host, own_vars in variables.items()}, title)
 
 
 def _subjects(scope: Scope, services: Sequence[PlannedService]) -> list[tuple[str, tuple[object, ...]]]:

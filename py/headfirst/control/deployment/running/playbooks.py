@@ -17,7 +17,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import Phase
 from headfirst.control.deployment.running.role_vars import HostVars, with_sources
 from headfirst.control.deployment.running.stages import tags_of
-from headfirst.control.ownership.lease import Held
+from headfirst.control.ownership.lease import Lease
 from headfirst.control.run.failures import to_error
 from headfirst.control.run.private_dir import private_folder
 from headfirst.control.run.reporters.reporter import Reporter
@@ -89,17 +89,17 @@ def run_phases(
     secrets: Sequence[str] = (),
     extra: Sequence[str] = (),
     sources: HostVars | None = None,
-    held: Held | None = None,
+    lease: Lease | None = None,
 ) -> RunResult:
     """Run one after the other, on the hosts that --limit leaves. Raises HeadfirstError where one fails.
 
-    `sources` are variables by host from where roles take what they install. `held` is the run's lock:
+    `sources` are variables by host from where roles take what they install. `lease` is the run's lock:
     no phase begins after it is lost.
     """
     results = []
     for phase, limited in _limited(phases, options, cluster):
-        if held is not None:
-            held.confirm()
+        if lease is not None:
+            lease.confirm()
         results.append(
             run_stages(
                 phase.playbook,
@@ -127,10 +127,10 @@ def _limited(
     if len(phases) == 1:
         yield phases[0], cluster
         return
-    named = {host.name for host in cluster.limited_hosts}
+    limited_names = {host.name for host in cluster.limited_hosts}
     for phase in phases:
         tags = tags_of(phase.playbook)
-        hosts = [name for name in phase.variables if name in named]
+        hosts = [name for name in phase.variables if name in limited_names]
         if hosts and (not options.tags or set(options.tags) & tags):
             yield phase, cluster.limited(hosts)
 

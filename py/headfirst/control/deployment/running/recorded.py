@@ -47,10 +47,10 @@ def timed(cluster: Cluster, options: RunOptions, verb: str, workload: str) -> It
         yield recording
 
 
-def note_left(left: float | None, note: Callable[[str], None]) -> None:
+def note_left(seconds_left: float | None, note: Callable[[str], None]) -> None:
     """Note the time left of a run that has no events, where it is known."""
-    if left is not None:
-        note(f"By earlier runs about {duration(left)} left.")
+    if seconds_left is not None:
+        note(f"By earlier runs about {duration(seconds_left)} left.")
 
 
 def keep_plan(reporter: Reporter, plan: Plan) -> None:
@@ -64,14 +64,14 @@ def keep_plan(reporter: Reporter, plan: Plan) -> None:
 
 def keep_images(cluster: Cluster, status: ClusterStatus) -> None:
     """The images that the containers run."""
-    named: list[tuple[str, ContainerStatus]] = [
+    containers: list[tuple[str, ContainerStatus]] = [
         (f"{replica.service}/{replica.index}", rank) for replica in status.replicas for rank in replica.ranks
     ]
-    named += [(f"router of {router.service}", router) for router in status.routers]
-    named += [("chat page", status.webui)] if status.webui else []
+    containers += [(f"router of {router.service}", router) for router in status.routers]
+    containers += [("chat page", status.webui)] if status.webui else []
     images = [
         ImageRecord(container=name, host=container.host, image=container.image, image_id=container.image_id)
-        for name, container in named
+        for name, container in containers
         if container.image and container.image_id
     ]
     if not images:
@@ -130,7 +130,7 @@ def _scope(cluster: Cluster, options: RunOptions) -> str:
         ("-l", cluster.limit),
         (f"--service {options.service}", options.service),
     )
-    return " ".join(word for word, given in words if given)
+    return " ".join(word for word, value in words if value)
 
 
 @contextmanager

@@ -94,8 +94,8 @@ def _keeping_on(service: PlannedService) -> Finding:
 
 
 def _of_container(title: str, host: str, container: Container, present: Present) -> Finding | None:
-    found = differences(present.spec, _canonical(container.module_spec(), present)) if present.running else []
-    return _finding(host, title, [*map(str, found)]) if found else None
+    diff = differences(present.spec, _canonical(container.module_spec(), present)) if present.running else []
+    return _finding(host, title, [*map(str, diff)]) if diff else None
 
 
 def _of_replica(
@@ -116,22 +116,22 @@ def _of_replica(
     def differ(plan: Plan) -> list[Difference]:
         planned = plan.service(service.name)
         nodes = next(other for other in planned.replicas if other.index == replica.index).nodes
-        found = (
+        changes = (
             difference
             for node in nodes
             if (container := serving.get(node.rank))
             for difference in differences(container.spec, _rank(planned, replica, node, secrets, container))
         )
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(changes))
 
-    found = differ(prepared.plan)
+    diff = differ(prepared.plan)
     joining = [f"a rank on {node.host}" for node in replica.nodes if node.rank not in serving]
-    if not found and not joining:
+    if not diff and not joining:
         return None
     of = prepared.cluster.service(service.name)
-    lines = keeping(of.settings, replica.role, found, lambda more: differ(prepared.replanned(of, **more)))
+    lines = keeping(of.settings, replica.role, diff, lambda more: differ(prepared.replanned(of, **more)))
     title = f"Replica {replica.index} of {of}"
-    return _finding(replica.nodes[0].host, title, [*map(str, found), *joining], lines)
+    return _finding(replica.nodes[0].host, title, [*map(str, diff), *joining], lines)
 
 
 def _finding(host: str, title: str, parts: list[str], lines: list[str] | None = None) -> Finding:
@@ -167,8 +167,8 @@ def _canonical(
     That is the content of a file with secrets, without `secret_env`, and the ID of an image that is not there
     yet, whose name differs.
     """
-    known = present.planned_image_id or str(present.spec.get("image_id", ""))
-    planned = dict(container_spec.canonical(dict(spec), known, secret_env or {}))
+    image_id = present.planned_image_id or str(present.spec.get("image_id", ""))
+    planned = dict(container_spec.canonical(dict(spec), image_id, secret_env or {}))
     if not secret_env and "env_file" in planned and "env_file_sha256" in present.spec:
         planned["env_file_sha256"] = present.spec["env_file_sha256"]
     return planned

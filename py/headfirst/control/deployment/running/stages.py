@@ -76,13 +76,13 @@ def complete(incomplete: str) -> list[str]:
 
 def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
     """The tags of `-t` one by one: each may hold several with commas. InputError for an unknown one."""
-    named = [tag.strip() for text in tags for tag in text.split(",") if tag.strip()]
-    for tag in named:
+    words = [tag.strip() for text in tags for tag in text.split(",") if tag.strip()]
+    for tag in words:
         if tag not in TAGS:
             near = difflib.get_close_matches(tag, TAGS, n=1)
             hint = f"Did you mean {near[0]}? " if near else ""
             raise InputError(f"no stage has the tag {tag!r}", hint=f"{hint}Tags: {', '.join(TAGS)}.")
-    return tuple(named)
+    return tuple(words)
 
 
 def refuse_limit(limit: str | None, tags: Sequence[str]) -> None:

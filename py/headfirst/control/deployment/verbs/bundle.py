@@ -70,13 +70,13 @@ class BundleOptions:
 
 
 @dataclass(frozen=True)
-class Made:
-    """The bundle. `kept`: the same one was there, and whole. `notes`: what the hosts need besides."""
+class WrittenBundle:
+    """The bundle. `existed`: the same one was there, and whole. `notes`: what the hosts need besides."""
 
     path: Path
     manifest: BundleManifest
     signed: bool
-    kept: bool
+    existed: bool
     notes: list[str]
 
 
@@ -88,7 +88,7 @@ class Collected:
     images: list[Image]
 
 
-def bundle(options: BundleOptions, reporter: Reporter) -> Made:
+def bundle(options: BundleOptions, reporter: Reporter) -> WrittenBundle:
     """Collect and write. Raises HeadfirstError on the first failure; run it again to go on."""
     prepared = prepare(options.inventories, options.extra_vars, probe=options.probe, online=True)
     cluster, plan = prepared.cluster, prepared.plan
@@ -108,23 +108,23 @@ def bundle(options: BundleOptions, reporter: Reporter) -> Made:
     collected = _joined(done.values())
     write = partial(_write, options, collected, needs, older)
     written, _ = run_jobs(reporter, "write", f"Write {options.output.name}", {"bundle": write}, unit="bytes")
-    made, kept = written["bundle"]
-    return Made(options.output, made, options.sign is not None, kept, notes(needs))
+    new, exists = written["bundle"]
+    return WrittenBundle(options.output, new, options.sign is not None, exists, notes(needs))
 
 
 def hosts_of(options: BundleOptions, cluster: Cluster) -> HostSystems:
     """The systems and kernels to collect packages for. InputError where they are not known."""
     if options.probe:
         return host_systems.ask(cluster)
-    system = systems.own()
-    named = tuple(systems.parse(text) for text in options.systems) or ((system,) if system else ())
-    if not named:
+    system = systems.this_system()
+    chosen_systems = tuple(systems.parse(text) for text in options.systems) or ((system,) if system else ())
+    if not chosen_systems:
         raise InputError(
             "which system the hosts run is not known, and this machine runs another one",
             where="--system",
             hint=f"Name it: --system {next(iter(RELEASES))}. Or probe the hosts: --probe.",
         )
-    return HostSystems(named, tuple(options.kernels))
+    return HostSystems(chosen_systems, tuple(options.kernels))
 
 
 def with_weights(needs: BundleNeeds, prepared: Prepared, *, weights: bool) -> BundleNeeds:
@@ -147,11 +147,11 @@ def with_weights(needs: BundleNeeds, prepared: Prepared, *, weights: bool) -> Bu
 def _model_of(prepared: Prepared, service: Service, *, weights: bool) -> BundledModel:
     """The model of a service, with its folder in the bundle where that has the `weights`."""
     settings = service.settings
-    held = _held("", settings.model_source, service.model_id, trust.revision(settings), weights=weights)
-    return BundledModel(**held, checkpoint=prepared.checkpoints[service.name])
+    fields = _fields("", settings.model_source, service.model_id, trust.revision(settings), weights=weights)
+    return BundledModel(**fields, checkpoint=prepared.checkpoints[service.name])
 
 
-def _held(kind: str, source: Name, id: str, revision: str | None, *, weights: bool) -> dict[str, Any]:
+def _fields(kind: str, source: Name, id: str, revision: str | None, *, weights: bool) -> dict[str, Any]:
     """Source, id and revision, and with `weights` the folder in the bundle, for these only.
 
     A folder is named by its last part, what is of a hub by its owner too.
@@ -169,8 +169,8 @@ def _draft_of(service: Service, *, weights: bool) -> BundledModel | None:
         return None
     if service.draft is None:
         raise _unread(service, f"draft model {draft.id}", "draft_model")
-    held = _held("drafts", draft.source, draft.id, draft.revision, weights=weights)
-    return BundledModel(**held, checkpoint=service.draft)
+    fields = _fields("drafts", draft.source, draft.id, draft.revision, weights=weights)
+    return BundledModel(**fields, checkpoint=service.draft)
 
 
 def _adapters_of(service: Service, *, weights: bool) -> dict[str, BundledAdapter]:
@@ -180,8 +180,8 @@ def _adapters_of(service: Service, *, weights: bool) -> dict[str, BundledAdapter
         config = service.adapters.get(adapter.name)
         if config is None:
             raise _unread(service, f"adapter {adapter.id}", "adapters")
-        held = _held("adapters", adapter.source, adapter.id, adapter.revision, weights=weights)
-        described[adapter.name] = BundledAdapter(**held, config=config)
+        fields = _fields("adapters", adapter.source, adapter.id, adapter.revision, weights=weights)
+        described[adapter.name] = BundledAdapter(**fields, config=config)
     return described
 
 
@@ -211,7 +211,7 @@ def _built_images(plan: Plan) -> dict[str, str]:
     engine_images = {f"image {image}": image for image in map(_engine_image, plan.services)}
     routers = [router.container.image for service in plan.services for router in service.routers]
     watching = plan.monitoring.containers if plan.monitoring else []
-    others = {
+    other_images = {
         "webui image": [plan.webui.container.image] if plan.webui else [],
         "router image": routers,
         "proxy image": [plan.proxy.container.image] if plan.proxy else [],
@@ -219,7 +219,7 @@ def _built_images(plan: Plan) -> dict[str, str]:
             monitor.container.image for monitor in watching if monitor.image_source == "build"
         ],
     }
-    return engine_images | {name: images[0] for name, images in others.items() if images}
+    return engine_images | {name: images[0] for name, images in other_images.items() if images}
 
 
 def _image_files(cluster: Cluster, plan: Plan) -> dict[str, Path]:
@@ -237,8 +237,8 @@ def _engine_image(service: PlannedService) -> str:
 
 
 def _built(build: Job, name: str, advance: JobAdvance) -> Collected:
-    made: ImageArchive = build(advance)
-    return _from_file(made.path, name, advance)
+    image_archive: ImageArchive = build(advance)
+    return _from_file(image_archive.path, name, advance)
 
 
 def _from_file(file: Path, name: str, advance: JobAdvance) -> Collected:
@@ -315,27 +315,27 @@ def _write(
 ) -> tuple[BundleManifest, bool]:
     """The manifest, and whether the bundle with it was there already."""
     digests = hashes(collected.items, advance)
-    held = {file.sha256 for file in older.files.values()} if older else set()
+    older_hashes = {file.sha256 for file in older.files.values()} if older else set()
     sizes = {path: item.size for path, item in collected.items.items()}
     contents = Contents(
         format=manifest.FORMAT,
         needs=needs,
         images=tuple(collected.images),
         since=older.id if older else "",
-        carried={path: size for path, size in sizes.items() if digests[path] not in held},
-        earlier={path: size for path, size in sizes.items() if digests[path] in held},
+        carried={path: size for path, size in sizes.items() if digests[path] not in older_hashes},
+        earlier={path: size for path, size in sizes.items() if digests[path] in older_hashes},
     )
-    there = manifest.make(contents.model_copy(update={"made": _made(options.output)}), digests)
+    there = manifest.make(contents.model_copy(update={"made": _made_at(options.output)}), digests)
     if _is_there(options, there, advance):
         return there, True
-    made = manifest.make(contents.model_copy(update={"made": int(time.time())}), digests)
-    signed = signature.sign(made.sums, options.sign) if options.sign else b""
+    new = manifest.make(contents.model_copy(update={"made": int(time.time())}), digests)
+    signed = signature.sign(new.sums, options.sign) if options.sign else b""
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    archive.write(options.output, made, signed, collected.items, advance)
-    return made, False
+    archive.write(options.output, new, signed, collected.items, advance)
+    return new, False
 
 
-def _made(path: Path) -> int:
+def _made_at(path: Path) -> int:
     """When the bundle that is there was made; 0 where there is none."""
     try:
         return archive.read_head(path)[0].what.made if path.is_file() else 0
@@ -343,15 +343,15 @@ def _made(path: Path) -> int:
         return 0
 
 
-def _is_there(options: BundleOptions, made: BundleManifest, advance: JobAdvance) -> bool:
+def _is_there(options: BundleOptions, new: BundleManifest, advance: JobAdvance) -> bool:
     """Whether the output is this very bundle, whole, and signed where that is asked for."""
     if not options.output.is_file():
         return False
     try:
         there, signed = archive.read_head(options.output)
-        if there.sums != made.sums or bool(signed) != bool(options.sign):
+        if there.sums != new.sums or bool(signed) != bool(options.sign):
             return False
-        if options.sign and signature.sign(made.sums, options.sign) != signed:
+        if options.sign and signature.sign(new.sums, options.sign) != signed:
             return False
         archive.unpack(options.output, there, lambda path, file: None, advance)
     except UntrustedError:

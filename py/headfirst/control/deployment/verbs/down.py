@@ -22,11 +22,11 @@ from headfirst.decide.model import families
 
 @dataclass(frozen=True)
 class DownTarget:
-    """What `down` acts on: the cluster, limited to hosts that are not another one's (`left`)."""
+    """What `down` acts on: the cluster, limited to hosts that are not another one's (`foreign`)."""
 
     cluster: Cluster
     options: RunOptions
-    left: dict[str, Owner] = field(default_factory=dict)
+    foreign: dict[str, Owner] = field(default_factory=dict)
     service: Service | None = None  # the only one that is stopped; None: all, with what they share
 
 
@@ -41,12 +41,12 @@ def target_of(cluster: Cluster, options: RunOptions) -> DownTarget:
     """Ask the hosts for their owner. Raises NotReadyError where all of them belong to other clusters."""
     access = host_access(cluster)
     states = look([access[host.name] for host in cluster.limited_hosts])
-    left = foreign(cluster, states)
-    if len(left) == len(states):
+    foreign_hosts = foreign(cluster, states)
+    if len(foreign_hosts) == len(states):
         refuse_foreign(cluster, states)
-    if left:
-        cluster = cluster.limited(host for host in states if host not in left)
-    return DownTarget(cluster, options, left, cluster.whole_service(options.service))
+    if foreign_hosts:
+        cluster = cluster.limited(host for host in states if host not in foreign_hosts)
+    return DownTarget(cluster, options, foreign_hosts, cluster.whole_service(options.service))
 
 
 def data_bytes(target: DownTarget) -> dict[str, int]:
@@ -82,6 +82,6 @@ def down(target: DownTarget, reporter: Reporter, *, data: bool) -> RunResult:
         return run_phases(phases, target.options, target.cluster, reporter, extra=extra)
     with (
         recorded(target.cluster, target.options, "down --data" if data else "down", reporter) as shown,
-        run_lock(target.cluster, target.options, "down", shown) as held,
+        run_lock(target.cluster, target.options, "down", shown) as lease,
     ):
-        return run_phases(phases, target.options, target.cluster, shown, extra=extra, held=held)
+        return run_phases(phases, target.options, target.cluster, shown, extra=extra, lease=lease)

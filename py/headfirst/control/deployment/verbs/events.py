@@ -63,22 +63,22 @@ def events(cluster: Cluster, chosen: str | None = None, *, since: datetime | Non
         raise NotReadyError(reason, where=host, hint=f"Try: {access[host].ssh_command('true')}")
     logs = {name: profile(engine_of(service).log()) for name, (service, _) in replicas.items()}
     histories = {host: answer for host, answer in answers.items() if not isinstance(answer, HeadfirstError)}
-    clocks = {host: its.clock for host, its in histories.items()}
+    clocks = {host: host_history.clock for host, host_history in histories.items()}
     all_events = [
         _event(host, event, *replicas[event.name], logs[event.name], clocks)
-        for host, its in histories.items()
-        for event in its.events
+        for host, host_history in histories.items()
+        for event in host_history.events
         if event.name in replicas
     ]
     # An engine may log its arguments and environment when it ends.
     scrubber = Scrubber(hidden(cluster, known_credentials(cluster)))
-    kept = [
+    shown = [
         event.model_copy(update=scrubber.value(event.model_dump(include={"text", "cause", "fix", "log"})))
         for event in all_events
         if since is None or event.at >= since
     ]
-    damaged = {host: its.damaged for host, its in histories.items() if its.damaged}
-    return EventHistory(events=sorted(kept, key=lambda event: event.at), silent=silent, damaged=damaged)
+    damaged = {host: host_history.damaged for host, host_history in histories.items() if host_history.damaged}
+    return EventHistory(events=sorted(shown, key=lambda event: event.at), silent=silent, damaged=damaged)
 
 
 def _event(
@@ -110,19 +110,19 @@ def _event(
 
 def _cause(event: HostEvent, log: Profile, lines: Mapping[int, Sequence[Line]]) -> tuple[int, Symptom | None]:
     """The rank where the failure began, and its cause; None where no log has one."""
-    symptoms = {rank: causes.in_log(log, its) for rank, its in lines.items()}
+    symptoms = {rank: causes.in_log(log, stamped) for rank, stamped in lines.items()}
     weights = {symptom.weight for symptom in symptoms[event.rank]}
     only_lost = bool(weights) and weights <= {"consequence", "note"}
-    for rank, its in symptoms.items():
+    for rank, seen in symptoms.items():
         # Of the other ranks no record has whether they ended; where this one lost a peer, one did.
         ended = event.at if rank == event.rank or only_lost else causes.died_at(log, lines[rank])
         exit_code = 1 if rank == event.rank and event.kind == "ended" else None
-        end = causes.end_of(log, lines[rank], its, rank=rank, ended=ended, exit_code=exit_code)
-        its += [end] if end else []
-    cause = causes.decisive([symptom for its in symptoms.values() for symptom in its])
+        end = causes.end_of(log, lines[rank], seen, rank=rank, ended=ended, exit_code=exit_code)
+        seen += [end] if end else []
+    cause = causes.decisive([symptom for seen in symptoms.values() for symptom in seen])
     if cause is None or cause.rule == "rank-ended":  # the text of the event has how it ended
         return event.rank, None
-    return next(rank for rank, its in symptoms.items() if any(symptom is cause for symptom in its)), cause
+    return next(rank for rank, seen in symptoms.items() if any(symptom is cause for symptom in seen)), cause
 
 
 def _clock(replica: Replica, rank: int, host: str, clocks: Mapping[str, Clock]) -> Clock:

@@ -85,7 +85,7 @@ def proposal(answers: Answers, path: Path) -> Proposal | None:
     except HeadfirstError:
         return None
     engine, _ = engines.of_image(cluster.services[0].settings.engine, None, None)
-    found = survey(
+    survey_result = survey(
         gpus_of_all,
         engine,
         [checkpoint],
@@ -93,9 +93,9 @@ def proposal(answers: Answers, path: Path) -> Proposal | None:
         seconds=lambda _, __: 0,
         trial=Trial.on_all_hosts(cluster),
     )
-    if not found.offers:
+    if not survey_result.offers:
         return None
-    offer = found.offers[0]
+    offer = survey_result.offers[0]
     if trust.SETTING in offer.lines:
         raise InputError(
             f"{offer.model} needs Python code of its own, which does not run unless you allow it",
@@ -121,14 +121,14 @@ def with_services(answers: Answers, models: Mapping[str, str], path: Path) -> Pr
     cluster, gpus_of_all = _fleet(answers, path)
     engine, _ = engines.of_image(cluster.services[0].settings.engine, None, None)
     checkpoints = {name: _described(answers, model) for name, model in models.items()}
-    given = shares(gpus_of_all, engine, checkpoints, Trial.on_all_hosts(cluster))
+    shares_by_name = shares(gpus_of_all, engine, checkpoints, Trial.on_all_hosts(cluster))
     services = [
         ServiceLines(name, [answers.hosts[at] for at in share.hosts], lines(share.settings))
-        for name, share in given.items()
+        for name, share in shares_by_name.items()
     ]
     text = "; ".join(
         f"{name}: {share.settings['replicas']} × {share.settings['gpus_per_replica']} GPUs"
-        for name, share in given.items()
+        for name, share in shares_by_name.items()
     )
     return Proposal(replace(answers, services=services), text)
 
@@ -146,10 +146,10 @@ def _described(answers: Answers, model: str) -> Checkpoint:
 
 def copy_example(name: str, path: Path) -> None:
     """Write one of the inventories that Headfirst ships. Raises InputError for an unknown name."""
-    known = {file.stem: file for file in sorted(data_dir("inventories").glob("*.ini"))}
-    if name not in known:
-        raise InputError(f"no example has the name {name}", hint=f"Examples: {', '.join(known)}.")
-    _write(path, known[name].read_text(encoding="utf-8"))
+    examples = {file.stem: file for file in sorted(data_dir("inventories").glob("*.ini"))}
+    if name not in examples:
+        raise InputError(f"no example has the name {name}", hint=f"Examples: {', '.join(examples)}.")
+    _write(path, examples[name].read_text(encoding="utf-8"))
 
 
 def _refused(candidate: Path, *, without_model: bool) -> str | None:
@@ -219,11 +219,11 @@ def describe(cluster: Cluster, addresses: Sequence[HostAddress]) -> ProbedHosts:
         for name, value in first.items()
         if all(variables.get(name) == value for variables in values.values())
     }
-    known = {host.name: (host, chosen) for host, chosen in zip(ranks, networks, strict=True)}
+    reported = {host.name: (host, chosen) for host, chosen in zip(ranks, networks, strict=True)}
     hosts = [
         replace(
             address,
-            found=_comment(*known[address.name]),
+            comment=_comment(*reported[address.name]),
             variables={name: value for name, value in values[address.name].items() if name not in common},
         )
         for address in addresses
@@ -263,8 +263,8 @@ def _comment(host: Host, chosen: NodeNetwork) -> str:
     parts = []
     if host.gpus and host.gpu and _PRODUCT.fullmatch(host.gpu):
         memory = f", {host.gpu_memory_bytes // MIB} MiB each" if host.gpu_memory_bytes else ""
-        known = host.gpu_capability
-        capability = f", compute capability {gpus.capability_text(known)}" if known else ""
+        gpu_capability = host.gpu_capability
+        capability = f", compute capability {gpus.capability_text(gpu_capability)}" if gpu_capability else ""
         parts.append(f"{host.gpus} × {host.gpu}{memory}{capability}")
     else:
         parts.append("no NVIDIA GPU that a driver reports" if not host.gpus else f"{host.gpus} GPUs")

@@ -61,12 +61,12 @@ def removal(options: RunOptions, host: str) -> Change:
 def carry_out(change: Change, options: RunOptions, reporter: Reporter) -> UpOutcome:
     """Stop what the leaving host runs, write the inventory, and bring the cluster up."""
     cluster = load(options.inventories, options.extra_vars)
-    others = cluster.limited(host.name for host in cluster.hosts if host.name != change.leaving)
+    remaining_hosts = cluster.limited(host.name for host in cluster.hosts if host.name != change.leaving)
     with recorded(cluster, options, change.verb, reporter) as shown:
         # No other run may change the cluster by the inventory that is written here.
-        with _unchanged_on_error(), run_lock(others, options, change.verb, shown) as held:
+        with _unchanged_on_error(), run_lock(remaining_hosts, options, change.verb, shown) as lease:
             _stop(change, cluster, options, shown)
-            held.confirm()
+            lease.confirm()
             _write(change)
         return up(options, shown)
 

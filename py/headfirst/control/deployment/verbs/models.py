@@ -60,7 +60,7 @@ def models(
     return survey(
         fleet(cluster),
         chosen,
-        [found for id in ids if (found := catalogue.lookup(id))],
+        [entry for id in ids if (entry := catalogue.lookup(id))],
         task=task,
         seconds=lambda checkpoint, convert: _seconds(cluster, checkpoint, convert),
         trial=trial,

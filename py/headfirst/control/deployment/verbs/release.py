@@ -19,7 +19,7 @@ class Released:
     """Hosts that were released, and hosts whose owner is another one, with their owners."""
 
     hosts: dict[str, Owner]
-    left: dict[str, Owner]
+    foreign: dict[str, Owner]
 
 
 def release(options: RunOptions, owner_name: str | None) -> Released:
@@ -42,8 +42,8 @@ def release(options: RunOptions, owner_name: str | None) -> Released:
         )
     if released:
         hosts = [access[host] for host in states if host in released]
-        with locked(hosts, "release", cluster.name, judge=lambda states: None, wait_s=options.wait_s) as held:
-            requests.ask_all(hosts, "disown", token=held.token)
+        with locked(hosts, "release", cluster.name, judge=lambda states: None, wait_s=options.wait_s) as lock:
+            requests.ask_all(hosts, "disown", token=lock.token)
     return Released(
         {host: owner for host, owner in owners.items() if host in released},
         {host: owner for host, owner in owners.items() if host not in released},

@@ -49,8 +49,8 @@ def render(
     """The files of the plan. InputError where it does not fit, or has what the target cannot do."""
     prepared = prepare(inventories, extra_vars, probe=probe, ports=probe)
     _refuse(prepared.plan, target)
-    made = files_of(prepared.plan, target, options, command)
-    return Rendered(prepared.plan.notes, made, _left_out(prepared.plan, target))
+    files = files_of(prepared.plan, target, options, command)
+    return Rendered(prepared.plan.notes, files, _left_out(prepared.plan, target))
 
 
 def files_of(plan: Plan, target: Target, options: RenderOptions, command: str) -> Files:

@@ -17,7 +17,7 @@ from headfirst.control.deployment.running.playbooks import run_phases
 from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.deployment.running.role_vars.engine import rollback_vars, version_vars
 from headfirst.control.inventory.inventory import load
-from headfirst.control.ownership.lease import Held
+from headfirst.control.ownership.lease import Lease
 from headfirst.control.run.environment import require_all
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult, joined
@@ -69,11 +69,11 @@ def rollback(options: RunOptions, reporter: Reporter) -> Rollback:
     require_all(max(len(replica.hosts) for service in services for replica in service.replicas))
     with (
         recorded(cluster, options, "rollback", reporter) as shown,
-        run_lock(cluster, options, "rollback", shown) as held,
+        run_lock(cluster, options, "rollback", shown) as lease,
     ):
         results, versions = [], {}
         for service in services:
-            result, versions[str(service)] = _previous(service, options, cluster, shown, held)
+            result, versions[str(service)] = _previous(service, options, cluster, shown, lease)
             results.append(result)
         if not any(versions.values()):
             raise InputError(
@@ -87,7 +87,7 @@ def rollback(options: RunOptions, reporter: Reporter) -> Rollback:
             if (version := versions[str(service)])
             for phase in _phases(service, version)
         ]
-        results += [_run(phase, options, cluster, shown, held) for phase in phases]
+        results += [_run(phase, options, cluster, shown, lease) for phase in phases]
     return Rollback(joined(results), versions)
 
 
@@ -104,16 +104,16 @@ def _chosen(cluster: Cluster, chosen: str | None) -> list[Service]:
 
 
 def _previous(
-    service: Service, options: RunOptions, cluster: Cluster, reporter: Reporter, held: Held
+    service: Service, options: RunOptions, cluster: Cluster, reporter: Reporter, lease: Lease
 ) -> tuple[RunResult, Version | None]:
     phase = Phase("versions.yml", version_vars(service), str(service))
-    result = _run(phase, options, cluster, reporter, held)
+    result = _run(phase, options, cluster, reporter, lease)
     return result, previous(service, result.stats)
 
 
-def _run(phase: Phase, options: RunOptions, cluster: Cluster, reporter: Reporter, held: Held) -> RunResult:
+def _run(phase: Phase, options: RunOptions, cluster: Cluster, reporter: Reporter, lease: Lease) -> RunResult:
     """Run it on its own hosts: the plays are of all hosts with ranks, also those of other services."""
-    return run_phases([phase], options, cluster.limited(phase.variables), reporter, held=held)
+    return run_phases([phase], options, cluster.limited(phase.variables), reporter, lease=lease)
 
 
 def _phases(service: Service, version: Version) -> list[Phase]:

@@ -96,8 +96,8 @@ def _capabilities(cluster: Cluster, state: ClusterStatus) -> dict[str, Capabilit
         if replica.ranks[0].argv
     }
     return {
-        service: known if (known := planned.get(service)) and known.agrees(its) else its
-        for service, its in running.items()
+        service: from_plan if (from_plan := planned.get(service)) and from_plan.agrees(from_run) else from_run
+        for service, from_run in running.items()
     }
 
 

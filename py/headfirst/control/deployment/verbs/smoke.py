@@ -24,7 +24,7 @@ from headfirst.decide.scrub import Scrubber
 class SmokeWatcher(runner.CaseWatcher, Protocol):
     """Follows a run of `deploy test`."""
 
-    def left(self, seconds: float) -> None:
+    def time_left(self, seconds: float) -> None:
         """How long the run still takes, by recorded ones."""
 
 
@@ -57,8 +57,8 @@ class _TimedSmokeWatcher:
     def started(self, case: Case) -> None:
         """As the watcher."""
         self._watcher.started(case)
-        if (left := self._recording.begin(case.name).left) is not None:
-            self._watcher.left(left)
+        if (seconds_left := self._recording.begin(case.name).left_seconds) is not None:
+            self._watcher.time_left(seconds_left)
 
     def ended(self, result: CaseResult) -> None:
         """As the watcher."""

@@ -28,7 +28,7 @@ from headfirst.control.deployment.running.role_vars.outbound import outbound_var
 from headfirst.control.deployment.running.role_vars.weights import hub_tokens
 from headfirst.control.deployment.running.stages import checked_tags, refuse_limit
 from headfirst.control.machine import packages
-from headfirst.control.ownership.lease import Held
+from headfirst.control.ownership.lease import Lease
 from headfirst.control.run.environment import require_all
 from headfirst.control.run.events import Finding, FindingsReported
 from headfirst.control.run.reporters.reporter import Reporter
@@ -101,7 +101,7 @@ def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: 
             keep_ca_key(prepared.cluster, signed.ca_key)
         if signed.secrets is not claim.secrets:
             claim = claim.change(signed.secrets)
-        outcome = _carry_out(prepared, claim.secrets, options, reporter, here, closed, claim.held)
+        outcome = _carry_out(prepared, claim.secrets, options, reporter, here, closed, claim.lease)
         if claim.secrets.is_rotating and _webui_ran(prepared.cluster, options, claim):
             claim.change(claim.secrets.applied())
     return outcome
@@ -131,7 +131,7 @@ def _announce_restarts(prepared: Prepared, secrets: Secrets, options: RunOptions
 
 def _webui_ran(cluster: Cluster, options: RunOptions, claim: ClaimedCluster) -> bool:
     # With --service other services have the keys from before.
-    reached = cluster.webui.name in claim.held.states and options.service is None
+    reached = cluster.webui.name in claim.lease.states and options.service is None
     return reached and (not options.tags or "webui" in options.tags)
 
 
@@ -142,7 +142,7 @@ def _carry_out(
     reporter: Reporter,
     here: LocalWork | None,
     closed: Closed | None,
-    held: Held | None = None,
+    lease: Lease | None = None,
 ) -> UpOutcome:
     """The run itself, on hosts that are ours and locked. `here` is this machine's part, where it is done."""
     start = time.monotonic()
@@ -174,7 +174,7 @@ def _carry_out(
     )
     hidden = [*secrets.values(), *hub_tokens(prepared.plan)]  # run_phases adds those of the inventory
     phases = of_up(cluster, prepared.plan, secrets, files, service)
-    result = run_phases(phases, options, cluster, reporter, secrets=hidden, sources=sources, held=held)
+    result = run_phases(phases, options, cluster, reporter, secrets=hidden, sources=sources, lease=lease)
     seconds = time.monotonic() - start + sum(stage.seconds for stage in (here[1] if here else []))
     result = replace(result, stages=[*before, *local, *result.stages], seconds=seconds)
     return UpOutcome(

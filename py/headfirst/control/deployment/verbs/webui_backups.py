@@ -35,7 +35,7 @@ class Backup:
 def take(options: RunOptions, reporter: Reporter) -> tuple[str, list[Backup]]:
     """Make a backup; return its name, "" where there was no data, and all backups, the newest first."""
     stats = _run("backup", options, reporter)
-    return _made(stats), _backups(stats)
+    return _backup_name(stats), _backups(stats)
 
 
 def listed(options: RunOptions, reporter: Reporter) -> list[Backup]:
@@ -50,7 +50,7 @@ def restore(options: RunOptions, reporter: Reporter, name: str) -> str:
             f"{name!r} is not the name of a backup",
             hint=f"List them: deploy restore {options.inventories[0]} --list",
         )
-    return _made(_run("restore", options, reporter, {"open_webui_backup": name}))
+    return _backup_name(_run("restore", options, reporter, {"open_webui_backup": name}))
 
 
 def _run(
@@ -64,7 +64,7 @@ def _run(
     return {**result.stats, "host": cluster.webui.name}
 
 
-def _made(stats: Mapping[str, Any]) -> str:
+def _backup_name(stats: Mapping[str, Any]) -> str:
     name = untrusted.line(stats.get("webui_backup"), what="the backup", where=stats["host"], limit=64)
     return name if _NAME.fullmatch(name) else ""
 

@@ -15,8 +15,8 @@ def unreachable(access: HostAccess, said: str) -> NotReadyError:
     if access.local:
         what = f"a command on this machine did not end well: {said}"
         return not_ready(access, said) or NotReadyError(what, where=access.host)
-    if (known := _from_rules(access, said, UNREACHABLE)) is not None:
-        return UnreachableError(known.what, where=known.where, hint=known.hint)
+    if (explained := _from_rules(access, said, UNREACHABLE)) is not None:
+        return UnreachableError(explained.what, where=explained.where, hint=explained.hint)
     by_hand = f"Try: {access.ssh_command('true')}"
     return not_ready(access, said) or UnreachableError(
         f"the host does not answer on SSH: {said}", where=access.host, hint=by_hand

@@ -35,11 +35,11 @@ def privileged(access: HostAccess, *command: str) -> Privileged:
 
 def _flags(text: str) -> list[str]:
     """Ansible's flags for sudo without -n and -S: whether sudo may ask is decided here."""
-    kept = []
+    flags = []
     for flag in shlex.split(text):
         if flag in ("--non-interactive", "--stdin"):
             continue
         short = flag if flag.startswith("--") else re.sub(r"[nS]", "", flag)
         if short != "-":
-            kept.append(short)
-    return kept
+            flags.append(short)
+    return flags

@@ -26,7 +26,7 @@ AT_ONCE = 32
 ANSWER_BYTES = 1 << 20
 ERROR_BYTES = 1 << 16
 HostConnection: TypeAlias = paramiko.SSHClient | LocalConnection
-Given = TypeVar("Given")
+_Reply = TypeVar("_Reply")
 
 # paramiko logs each refused login with a traceback; the error that is raised has it.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
@@ -215,21 +215,21 @@ def _trust(
                 client.load_system_host_keys(str(path))
     alias = value_of(config, "hostkeyalias", "")
     if alias and alias != "none":
-        known: Any = client._system_host_keys.lookup(alias)
-        for kind, key in (known or {}).items():
+        host_keys: Any = client._system_host_keys.lookup(alias)
+        for kind, key in (host_keys or {}).items():
             client.get_host_keys().add(name, kind, key)
     lax = value_of(config, "stricthostkeychecking", "ask") in ("no", "off", "false", "accept-new")
     client.set_missing_host_key_policy(paramiko.AutoAddPolicy() if lax else paramiko.RejectPolicy())
 
 
 def try_each(
-    hosts: Sequence[HostAccess], ask: Callable[[HostAccess], Given]
-) -> dict[str, Given | HeadfirstError]:
+    hosts: Sequence[HostAccess], ask: Callable[[HostAccess], _Reply]
+) -> dict[str, _Reply | HeadfirstError]:
     """The answers by host, with the error of each host that cannot be asked in the place of its answer."""
     if not hosts:
         return {}
 
-    def attempt(access: HostAccess) -> Given | HeadfirstError:
+    def attempt(access: HostAccess) -> _Reply | HeadfirstError:
         try:
             return ask(access)
         except HeadfirstError as error:

@@ -181,12 +181,12 @@ class LiveReporter(Reporter):
 
     def _times(self, now: float) -> str:
         """How long the stage has taken, and how long the command still takes by recorded runs."""
-        taken = now - self._board.since
-        left = self._board.left_seconds
-        if left is None:
-            return duration(taken)
+        spent = now - self._board.since
+        rest = self._board.left_seconds
+        if rest is None:
+            return duration(spent)
         # A run that takes longer than the recorded ones has no time left that is known.
-        return f"{duration(taken)}, about {duration(left - taken)} left" if left > taken else duration(taken)
+        return f"{duration(spent)}, about {duration(rest - spent)} left" if rest > spent else duration(spent)
 
     def _mark(self, row: ProgressRow) -> RenderableType:
         if row.state is HostActivity.FAILED:

@@ -84,8 +84,8 @@ class PlainReporter(Reporter):
         if not finished and self._clock() - self._spoke.get(event.host, -PROGRESS_EVERY_S) < PROGRESS_EVERY_S:
             return
         rate = speed(event.rate, event.unit) if event.rate else ""
-        left = f"{duration(event.eta)} left" if event.eta is not None else ""
-        self._say(event.host, _state(event, [rate, left, event.note]))
+        time_left = f"{duration(event.eta)} left" if event.eta is not None else ""
+        self._say(event.host, _state(event, [rate, time_left, event.note]))
 
     def _say(self, host: str, text: str) -> None:
         self._spoke[host] = self._clock()

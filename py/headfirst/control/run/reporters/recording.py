@@ -88,7 +88,7 @@ class RecordingReporter(Reporter):
         match event:
             case StageStarted():
                 estimate = self.recording.begin(event.stage)
-                event = replace(event, expected_seconds=estimate.stage, left_seconds=estimate.left)
+                event = replace(event, expected_seconds=estimate.stage, left_seconds=estimate.left_seconds)
             case StageDone(completed=True, failed_hosts=()):
                 self.recording.end(event.stage, event.changed)
                 if event.stage == "check" and self.recording.findings is None:

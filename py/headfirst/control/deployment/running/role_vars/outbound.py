@@ -21,13 +21,13 @@ def _host(cluster: Cluster, host: Host) -> dict[str, Any]:
     environment = outbound.variables(cluster, host)
     secret = outbound.secret_variables(cluster, host)
     # Ansible writes the environment of a task into an argument list: what is secret goes into files instead.
-    named = {"APT_CONFIG": f"{FOLDER}/apt.conf", "HEADFIRST_ENVIRONMENT_FILE": f"{FOLDER}/environment"}
+    paths = {"APT_CONFIG": f"{FOLDER}/apt.conf", "HEADFIRST_ENVIRONMENT_FILE": f"{FOLDER}/environment"}
     apt = [f'Acquire::{name.removesuffix("_proxy")}::Proxy "{url}";\n' for name, url in secret.items()]
     variables = [f"{name}={url}\n" for name, url in secret.items()]
     files = {"apt.conf": "".join(apt), "environment": "".join(variables)}
     every = environment | secret
     return {
-        "headfirst_environment": environment | (named if secret else {}),
+        "headfirst_environment": environment | (paths if secret else {}),
         "headfirst_outbound_files": files if secret else {},
         f"{runtime}_http_proxy": every.get("http_proxy", ""),
         f"{runtime}_https_proxy": every["https_proxy"],
