@@ -35,7 +35,7 @@ def ratios(found: RunHistory) -> Iterator[tuple[str, float, bool]]:
         first = True
         for stage in run.stages:
             truth = run.seconds - stage.began
-            estimate = left.begin(stage.stage).left
+            estimate = left.begin(stage.stage).left_seconds
             if estimate is not None and truth >= SHORTEST_S:
                 yield (
                     f"{run.kind.verb} {'with' if run.changed else 'without'} changes",
