@@ -73,9 +73,7 @@ def test_the_page_names_each_port_that_members_alone_reach(tmp_path: Path) -> No
     page = SECURITY.read_text(encoding="utf-8")
     rows = page.partition("## What listens where\n")[2].partition("\n\n")[0].splitlines()[2:]
     # Where the host has rules by cgroup, ports of no number are closed, too.
-    stated = [
-        row for row in rows if "closed to all but the cluster's hosts" in row and "by cgroup" not in row
-    ]
+    stated = [row for row in rows if "open only to the cluster's hosts" in row and "by cgroup" not in row]
     assert ports == {
         int(port) for row in stated for port in re.findall(r"(\d+) (?:\(|to )", row.split("|")[1])
     }
