@@ -10,16 +10,16 @@ Finding = dict[str, str]
 DOING = {
     "create": "creating the container beside the one that serves",
     "drain": "waiting for the requests that run",
-    "displace": "stopping what runs in its place",
+    "displace": "stopping the container in its place",
     "stop": "stopping",
     "back_up": "backing up its data",
     "restore": "restoring its data",
     "start": "starting",
     "wait": "waiting until it serves",
-    "prove": "checking what it answers",
+    "prove": "checking its answer",
     "route": "waiting until the routers use it",
-    "revive": "starting what ran before",
-    "revive_displaced": "starting what ran before",
+    "revive": "starting the previous version",
+    "revive_displaced": "starting the stopped containers",
 }
 
 
@@ -42,7 +42,7 @@ def displacement(name: str, displaced: Sequence[str]) -> Finding:
     """What runs in the place of a service stops for it."""
     return finding(
         "outage",
-        f"{', '.join(displaced)} has GPUs or the address of {name} and stops: nothing answers in its place "
+        f"{', '.join(displaced)} stops, because {name} needs its GPUs or its address: nothing answers there "
         f"until {name} serves",
     )
 
@@ -51,12 +51,12 @@ def failure(name: str, change: Change, ended: Ended, *, together: bool) -> str:
     """Why a service does not change, and what serves now. `together`: it has ranks."""
     lines = [ended.failure, *ended.stuck]
     if not ended.stopped:
-        runs = ": the version that ran still runs" if change["running"] else ""
+        runs = ": the previous version still runs" if change["running"] else ""
         return "\n".join([*lines, *([f"No container was stopped{runs}."] if together else [])])
     if ended.again:
-        lines += ["The version that served before was started again and does not serve either:", ended.again]
+        lines += ["The previous version was started again, but it does not serve either:", ended.again]
     elif ended.returned:
-        lines.append("The version that served before serves again.")
+        lines.append("The previous version serves again.")
     aside = ended.returned or ended.before
     failed = f"{name}.{change['generation']}" if aside else name
     lines += ["The log of the failed start, on its host:", f"docker logs {failed}"]

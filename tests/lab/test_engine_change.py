@@ -160,7 +160,7 @@ def test_what_cannot_be_created_stops_nothing(service: Service, change: dict[str
     before = service.ids()
     told = service.fails(says="two", **change)
     assert reason in told
-    assert "the version that ran still runs" in told
+    assert "the previous version still runs" in told
     assert service.ids() == before
     assert service.answer("sk-one") == "one"
 
@@ -185,7 +185,7 @@ def test_what_does_not_start_brings_the_old_version_back(
     # The old version has another key and another model name: its own configuration must come back, too.
     told = service.fails(says="two", key="sk-two", **change)
     assert reason in told
-    assert "The version that served before serves again" in told
+    assert "The previous version serves again" in told
     assert service.ids() == before
     assert service.answer("sk-one") == "one"
     # The log of the failed start is where the message points.
@@ -217,7 +217,7 @@ def test_a_service_with_another_name_keeps_what_served(service: Service) -> None
     assert service.answer("sk-one") == "one"
     assert service.ids() == before
     told = service.works(says="two", key="sk-two", **RENAMED)
-    assert "nothing answers in its place until" in told
+    assert "nothing answers there until" in told
     assert service.answer("sk-two") == "two"
     for node in (1, 2):
         assert "no such" in service.inspect(node, "{{.Id}}").lower()

@@ -167,7 +167,7 @@ def test_a_change_that_fails_leaves_the_old_version(service: Service) -> None:
     assert done.returncode == 1
     assert "Rank " in done.stderr
     assert "  | " in done.stderr
-    assert "The version that served before serves again" in done.stderr
+    assert "The previous version serves again" in done.stderr
     assert (
         "does not answer until its ranks have started again: the last start took" in done.stdout + done.stderr
     )

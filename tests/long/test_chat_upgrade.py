@@ -192,7 +192,7 @@ def test_an_upgrade_that_fails_returns_to_the_old_image_and_the_old_data(node: N
         write_chat(page, "old")
     failed = node.play(ROLE, NEW, BREAKS)
     assert failed.returncode != 0
-    assert "The version that served before serves again" in failed.stdout
+    assert "The previous version serves again" in failed.stdout
     assert node.revision() == before
     with node.page() as page:
         assert page.get("/api/version").json()["version"] == "0.12.0"

@@ -61,7 +61,7 @@ def first(inventory: Path) -> Service:
 def test_a_pair_that_fails_leaves_a_replica_that_answers(first: Service, inventory: Path) -> None:
     with loaded(first, "replicas to a pair, failed", ROUTER, clients=2):
         told = fails(inventory, f"{CLUSTER}{PAIR}decode_engine_env={BROKEN}\n")
-    assert "The version that served before serves again" in told
+    assert "The previous version serves again" in told
     assert ask(ROUTER, first.api_key, first.model) in ANSWER
 
 
@@ -80,7 +80,7 @@ def test_replicas_that_fail_leave_the_pair(first: Service, inventory: Path) -> N
     changes(inventory, CLUSTER + PAIR)
     with loaded(first, "a pair to replicas, failed", ROUTER, clients=2):
         told = fails(inventory, f"{CLUSTER}{WHOLE}engine_env={BROKEN}\n")
-    assert "The version that served before serves again" in told
+    assert "The previous version serves again" in told
     assert ask(ROUTER, first.api_key, first.model) in ANSWER
     with loaded(first, "a pair to replicas", ROUTER, clients=2):
         changes(inventory, CLUSTER + WHOLE)

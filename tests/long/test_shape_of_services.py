@@ -111,7 +111,7 @@ def test_two_services_that_fail_leave_the_one(first: Service, inventory: Path) -
 def test_one_service_becomes_two(first: Service, inventory: Path) -> None:
     with loaded(first, "one to two", URL):
         told = changes(inventory, TWO + ALL)
-    assert "headfirst-engine has GPUs or the address of headfirst-engine-chat and stops" in told
+    assert "headfirst-engine stops, because headfirst-engine-chat needs its GPUs or its address" in told
     assert names("node1", inventory) == ["headfirst-engine-chat"]
     assert names("node2", inventory) == ["headfirst-engine-embedding"]
 

@@ -172,7 +172,7 @@ def test_what_served_before_serves_again(node: Node, kind: str, words: str) -> N
         roll(node, "two")
     assert words in raised.value.message
     assert raised.value.message.endswith(
-        "The version that served before serves again.\nThe log of the failed start, on its host:\n"
+        "The previous version serves again.\nThe log of the failed start, on its host:\n"
         f"docker logs {NAME}.{generation('two')}"
     )
     assert serves(node) == "one"
@@ -182,7 +182,7 @@ def test_what_served_before_serves_again(node: Node, kind: str, words: str) -> N
 def test_where_none_answers_the_message_names_both(node: Node) -> None:
     roll(node, "one")
     node.broken |= {"one", "two"}
-    with pytest.raises(AnsibleActionFail, match="was started again and does not serve either") as raised:
+    with pytest.raises(AnsibleActionFail, match="was started again, but it does not serve either") as raised:
         roll(node, "two")
     assert raised.value.message.endswith(f"docker logs {NAME}.{generation('two')}")
 

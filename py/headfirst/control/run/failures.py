@@ -23,8 +23,8 @@ _OUTSIDE = re.compile(
     r"waiting for connection|the hub cannot be used now|cannot be fetched|Proxy Authentication Required"
 )
 _PROXY = (
-    "Where a proxy leads outside, set http_proxy, and http_proxy_login_file where it asks for a login; "
-    "where a source is blocked, a mirror: docs/behind-a-proxy.md.\n"
+    "Behind a proxy, set http_proxy, and http_proxy_login_file if the proxy asks for a login. "
+    "If a source is blocked, set a mirror: docs/behind-a-proxy.md.\n"
 )
 
 
