@@ -61,8 +61,8 @@ def _cgroup(facts: Facts, limits: Limits) -> Iterator[str]:
     failures=(11,),
     severity="warning",
     why="Ranks trust every program that reaches their ports: a message can run code, or read the KV cache.",
-    fix="Put the ranks on a network of their own; or name these ports in host_tuning_closed_ports, where no "
-    "other program has one of them; or boot with cgroup v2 and a kernel of Linux 5.13 or newer, with nft 1.0 "
+    fix="Put the ranks on a separate network; or, if no other program uses these ports, add them to "
+    "host_tuning_closed_ports; or boot with cgroup v2 and a kernel of Linux 5.13 or newer, with nft 1.0 "
     "or newer, and remove native.cgroupdriver=cgroupfs from Docker's settings.",
 )
 def _rank_ports(facts: Facts, limits: Limits) -> Iterator[str]:

@@ -52,7 +52,7 @@ _MANUAL = "engine_args=--tool-call-parser hermes"
         (
             f"{_CODER}\nparsers=auto",
             "on: qwen3_coder",
-            "off: Qwen3-Coder and Coder-Next does not think before it answers",
+            "off: Qwen3-Coder and Coder-Next is no reasoning model",
         ),
         (
             "model=Qwen/Qwen3-Embedding-0.6B\nparsers=auto",

@@ -235,7 +235,7 @@ def test_rdma_that_the_inventory_names_carries_the_kv_cache(tmp_path: Path, devi
     """Its rate is assumed where nobody has read it: not that of TCP over 10 Gbit/s."""
     (service,) = planned(cluster(tmp_path, f"{PAIR}hca={devices}\n")).services
     assert service.transfer and service.transfer.rdma
-    assert f"passes RDMA at {rate} Gbit/s (assumed): " in service.transfer.reasons[0]
+    assert f"is sent over RDMA at {rate} Gbit/s (assumed): " in service.transfer.reasons[0]
 
 
 def test_the_traffic_of_a_prompt_is_compared_with_the_link(tmp_path: Path) -> None:

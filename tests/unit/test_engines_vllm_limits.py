@@ -355,7 +355,7 @@ def test_estimates_refuse_nothing() -> None:
     assert sure.estimates == ["activations", "cuda_graphs"]
     more = memory_fit(QWEN, "A100-40G", Layout(2), f"--max-model-len {sure.longest_request + 2048}")
     assert (more.fits, more.uncertain) == (True, True)
-    assert "That counts estimates (activations and cuda graphs), which vLLM measures" in more.reason
+    assert "This includes estimates (activations and cuda graphs), which vLLM measures" in more.reason
     assert "set --max-model-len to" in more.reason
 
 

@@ -434,7 +434,7 @@ def test_the_sum_over_ranks_is_stated(tmp_path: Path) -> None:
     """L31: with DP attention each rank keeps requests of its own."""
     service = plan(CASES["L5: DeepSeek-R1 for many requests"][0], tmp_path).services[0]
     assert service.fit.kv_tokens_of_replica == 8 * (service.fit.kv_tokens or 0)
-    assert "in each of 8 groups with requests of their own" in service.fit.reason
+    assert "in each of 8 groups with separate requests" in service.fit.reason
     assert service.layout == "TP 8 × PP 1, attention DP 8, EP 8"
 
 
@@ -482,7 +482,7 @@ def test_the_plan_names_every_scheme_of_a_mixture(tmp_path: Path) -> None:
 def test_small_states_are_stated_in_mib(tmp_path: Path) -> None:
     """They were printed as 0.0 GiB."""
     its = case("Qwen/Qwen3-Next-80B-A3B-Instruct", "", _KV, _8.format("H100-80G"))
-    assert re.search(r"a request keeps up to \d+ MiB of states", plan(its, tmp_path).services[0].fit.reason)
+    assert re.search(r"also keeps up to \d+ MiB of states", plan(its, tmp_path).services[0].fit.reason)
 
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])

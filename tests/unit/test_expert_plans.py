@@ -226,13 +226,13 @@ CASES: dict[str, Case] = {
         QWEN3_8B,
         "engine_image=lmsysorg/sglang:v0.5.9\npreset=throughput",
         "decide/engines: tables of sglang 0.5.22 and 0.5.23 alone",
-        refusal="preset=throughput chooses arguments of SGLang 0.5.23, 0.5.22, and engine_image=lmsysorg/sgl",
+        refusal="preset=throughput chooses arguments of SGLang 0.5.23, 0.5.22, but engine_image=lmsysorg/sgl",
     ),
     "L15: parsers": Case(
         QWEN3_8B,
         "engine=vllm\nengine_image=vllm/vllm-openai:v0.11.0\nparsers=auto",
         "decide/engines: tables of vllm 0.32.0 and 0.33.0 alone",
-        refusal="parsers=auto chooses arguments of vLLM 0.33.0, 0.32.0, and engine_image=",
+        refusal="parsers=auto chooses arguments of vLLM 0.33.0, 0.32.0, but engine_image=",
     ),
     "L15: without a preset the version is a note": Case(
         QWEN3_8B,
@@ -301,7 +301,7 @@ CASES: dict[str, Case] = {
         "task=chat",
         _TEMPLATE,
         hosts=("gpus=8 gpu=H100-80G",),
-        refusal="task=chat, and meta-llama/Llama-3.1-70B has no chat template",
+        refusal="task=chat, but meta-llama/Llama-3.1-70B has no chat template",
     ),
     "L9: a template by hand makes it a chat": Case(
         "meta-llama/Llama-3.1-8B",

@@ -41,7 +41,7 @@ def test_an_unknown_architecture_is_planned_with_a_note(tmp_path: Path, lines: s
     service = plan(tmp_path, "AcmeForCausalLM", lines)
     assert service.fit.fits
     [note] = [note for note in service.notes if "AcmeForCausalLM" in note]
-    assert "is not checked" in note
+    assert "does not check" in note
     assert lines.partition("engine_env=")[2].strip('"').partition(" ")[0].partition("=")[0] in note
 
 
@@ -62,7 +62,7 @@ def test_without_a_package_it_is_refused(tmp_path: Path, lines: str) -> None:
 
 def test_a_known_architecture_has_no_note(tmp_path: Path) -> None:
     service = plan(tmp_path, "LlamaForCausalLM", f"engine_image={OWN}\nengine_env={PACKAGE}")
-    assert not any("is not checked" in note and "LlamaForCausalLM" in note for note in service.notes)
+    assert not any("does not check" in note and "LlamaForCausalLM" in note for note in service.notes)
 
 
 def test_what_does_not_depend_on_the_class_is_refused_all_the_same(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ NATIVE, MARLIN, NO_FP8 = engine((8, 9)), engine((8, 0)), engine(None)
 @pytest.mark.parametrize(
     ("gpu", "device", "convert", "words"),
     [
-        ("A100-80G", "cuda", True, "A100-80G (compute capability 8.0) has no FP8: that starts with 8.9"),
+        ("A100-80G", "cuda", True, "A100-80G (compute capability 8.0) has no FP8, which needs 8.9 or higher"),
         ("H20", "cuda", False, "computes in FP8"),
         ("L40S", "cuda", False, "computes in FP8"),
         (None, "cpu", True, "CPU"),

@@ -69,7 +69,7 @@ def test_what_is_kept_is_the_plan_with_parsers_none(
 
 def test_the_reason_names_what_would_be_added(tmp_path: Path) -> None:
     its = beside(of(tmp_path), of(tmp_path, "parsers=none")).capabilities
-    reason = "the service keeps the arguments that it runs with; parsers=auto adds the parser qwen"
+    reason = "the service keeps its present arguments; parsers=auto adds the parser qwen"
     assert its.tools.reason == reason
     assert its.reasoning.reason.endswith("adds the parser qwen3")
 
@@ -120,7 +120,7 @@ def test_up_announces_it_with_both_lines(tmp_path: Path, monkeypatch: pytest.Mon
     (finding,) = restarts.announced(prepared, SECRETS, None, ())
     assert finding.id == "parsers"
     assert finding.what == (
-        "Qwen3-8B keeps the arguments that it runs with: parsers=auto adds --reasoning-parser qwen3 "
+        "Qwen3-8B keeps its present arguments: parsers=auto adds --reasoning-parser qwen3 "
         "--tool-call-parser qwen."
     )
     assert "parsers=auto" in finding.fix

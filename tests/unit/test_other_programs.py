@@ -60,7 +60,7 @@ def test_an_image_of_another_known_program_is_refused(setting: str, form: str, t
 )
 def test_an_image_of_an_unknown_program_is_noted(setting: str, image: str, tmp_path: Path) -> None:
     [note] = planned(tmp_path, f"{setting}={image}").notes
-    assert f"{setting}={image} is not named like an image of {PROGRAMS[setting][0]}" in note
+    assert f"{setting}={image} is not named as an image of {PROGRAMS[setting][0]}" in note
 
 
 def test_a_tag_of_another_program_is_no_version_of_the_engine(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_an_image_of_ones_own_with_the_programs_name_needs_no_note(image: str, t
             "URL may have no effect beside OPENAI_API_BASE_URLS",
         ),
         ("webui_env=OPENAI_API_KEY=sk-mine", "OPENAI_API_KEY may have no effect beside OPENAI_API_KEYS"),
-        ("webui_env=OPENAI_API_BASE_URLS=http://192.0.2.9/v1", "OPENAI_API_BASE_URLS takes the place"),
-        ("webui_env=WEBUI_SECRET_KEY=sk-mine", "WEBUI_SECRET_KEY takes the place"),
+        ("webui_env=OPENAI_API_BASE_URLS=http://192.0.2.9/v1", "OPENAI_API_BASE_URLS replaces the plan"),
+        ("webui_env=WEBUI_SECRET_KEY=sk-mine", "WEBUI_SECRET_KEY replaces the plan"),
         (
             "webui_env=WEBUI_JWT_SECRET_KEY=sk-mine",
             "WEBUI_JWT_SECRET_KEY may have no effect beside WEBUI_SECRET_KEY",
@@ -100,7 +100,7 @@ def test_an_image_of_ones_own_with_the_programs_name_needs_no_note(image: str, t
             "webui_env=OLLAMA_BASE_URL=http://192.0.2.9",
             "OLLAMA_BASE_URL may have no effect beside ENABLE_OLLAMA_API",
         ),
-        ("webui_env=ENABLE_SIGNUP=True", "ENABLE_SIGNUP takes the place"),
+        ("webui_env=ENABLE_SIGNUP=True", "ENABLE_SIGNUP replaces the plan"),
         ("webui_env=ENABLE_SIGNUP=False", ""),  # what the plan has
         ("webui_env=WEBUI_NAME=mine", ""),
     ],
@@ -124,16 +124,16 @@ MANY = ("replicas=1", "tensor_parallel=8", "pipeline_parallel=2")
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (("engine_env=NCCL_IB_HCA=mlx5_9", *MANY), "NCCL_IB_HCA takes the place"),
+        (("engine_env=NCCL_IB_HCA=mlx5_9", *MANY), "NCCL_IB_HCA replaces the plan"),
         (("engine_env=NCCL_DEBUG=INFO", *MANY), ""),
         (("engine_env=NCCL_DEBUG=WARN",), ""),  # one host: the plan sets none
         (("engine_env=HOST_IP=192.0.2.9", *MANY), "HOST_IP may have no effect beside SGLANG_HOST_IP"),
-        (("engine=vllm", "engine_env=VLLM_HOST_IP=192.0.2.9", *MANY), "VLLM_HOST_IP takes the place"),
+        (("engine=vllm", "engine_env=VLLM_HOST_IP=192.0.2.9", *MANY), "VLLM_HOST_IP replaces the plan"),
         (
             ("engine=vllm", "engine_env=VLLM_API_KEY=sk-mine"),
             "VLLM_API_KEY may have no effect beside the API key",
         ),
-        (("engine=vllm", "engine_env=VLLM_NO_USAGE_STATS=0"), "VLLM_NO_USAGE_STATS takes the place"),
+        (("engine=vllm", "engine_env=VLLM_NO_USAGE_STATS=0"), "VLLM_NO_USAGE_STATS replaces the plan"),
         (("engine_env=MY_OWN=1",), ""),
     ],
 )

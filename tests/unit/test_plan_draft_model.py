@@ -364,7 +364,7 @@ def test_a_folder_in_the_engines_own_argument_is_a_note(
 ) -> None:
     given = "--speculative-algorithm EAGLE3 --speculative-draft-model-path /drafts/a"
     planned = service(tmp_path, monkeypatch, f'engine_args="{given}"')
-    assert any("draft_model in the inventory does both" in note for note in planned.notes)
+    assert any("For both, set draft_model in the inventory" in note for note in planned.notes)
     with pytest.raises(InputError, match="both name a draft model"):
         service(tmp_path, monkeypatch, f'draft_model=org/eagle3\nengine_args="{given}"')
 
@@ -444,7 +444,7 @@ def test_a_model_that_fits_without_its_draft_is_an_alternative(
 
 
 def test_a_revision_needs_a_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="draft_model is not"):
+    with pytest.raises(InputError, match="without draft_model"):
         service(tmp_path, monkeypatch, "draft_model_revision=main")
 
 

@@ -153,7 +153,7 @@ def test_replicas_that_the_inventory_does_not_set_are_a_rejected_layout() -> Non
     service = plan("h100x2.ini", "-e", "gpu=H200").services[0]
     assert service.notes == []
     assert service.layouts_rejected[-1].startswith(
-        "The GPUs hold 2 replicas, and without replicas= in the inventory there is one. "
+        "The GPUs can hold 2 replicas; without replicas= in the inventory there is one. "
         "replicas=2 with gpus_per_replica=8 serve"
     )
 

@@ -79,7 +79,7 @@ PAIR = "[head]\nn1 ansible_host=192.0.2.1\n[workers]\nn2 ansible_host=192.0.2.2\
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ((), "The tensor-parallel ranks are on 2 nodes, and whether RDMA connects them is not known"),
+        ((), "The tensor-parallel ranks are on 2 nodes, and it is not known whether RDMA connects them"),
         (("hca=none", "tensor_parallel=16"), "The tensor-parallel ranks are on 2 nodes, and no RDMA"),
         (("hca=none", "tensor_parallel=16", 'engine_args="--ep-size 16"'), "The experts are on 2 nodes"),
         (("hca=mlx5_0",), ""),

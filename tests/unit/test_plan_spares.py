@@ -62,8 +62,8 @@ def test_any_two_generations_of_a_replica_share_a_host(tmp_path: Path, hosts: in
     [
         ("gpus=8 gpu=A100-40G", "the ranks have different GPUs: A100-40G, H100-80G"),
         ("gpus=4 gpu=H100-80G", "the ranks have different numbers of GPUs: extra 4, node2 8"),
-        ("gpus=8 gpu=H100-80G gpu_memory=40g", "its GPUs have 40.0 GiB, and the plan counts with 79.6 GiB"),
-        ("gpu=H100-80G", "no GPU of extra is known"),
+        ("gpus=8 gpu=H100-80G gpu_memory=40g", "its GPUs have 40.0 GiB, but the plan needs 79.6 GiB"),
+        ("gpu=H100-80G", "the GPUs of extra are not known"),
     ],
 )
 def test_a_spare_that_could_not_run_the_rank_is_refused(tmp_path: Path, spare: str, what: str) -> None:

@@ -87,7 +87,7 @@ def test_who_decides(cluster: Cluster, settings: dict[str, Any], flag: bool, wor
     assert has_flag(plan) is flag
     assert words in plan.services[0].trust_reason
     if not flag:
-        assert "The engines have their own for this family" in plan.services[0].trust_reason
+        assert "The engines have their own code for this family" in plan.services[0].trust_reason
 
 
 def test_a_revision_of_the_inventory_is_kept(cluster: Cluster) -> None:
@@ -112,7 +112,7 @@ def test_any_other_model_with_code_is_not_trusted(cluster: Cluster) -> None:
 def test_a_family_that_needs_its_code_is_refused_without(cluster: Cluster, id: str) -> None:
     """L2: it failed after a download of 85 minutes."""
     checkpoint = catalogue.lookup(id)
-    with pytest.raises(InputError, match="needs Python code of its own, which does not run") as raised:
+    with pytest.raises(InputError, match="needs its own Python code, which may not run") as raised:
         planned(cluster, checkpoint, model=id)
     assert "write `trust_remote_code=true` under [all:vars]" in str(raised.value.hint)
     assert has_flag(planned(cluster, checkpoint, model=id, trust_remote_code=True))

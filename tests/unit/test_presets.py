@@ -382,7 +382,7 @@ def test_what_costs_precision_is_offered_and_not_chosen() -> None:
         assert not {"kv_cache_dtype", "quant_policy"} & engine.check_arguments(choice.arguments).values.keys()
         (line,) = (line for line in choice.left_out if offer in line)
         assert "is offered, not chosen: " in line
-        assert line.endswith("To take it, write it into engine_args.")
+        assert line.endswith("To use it, add it to engine_args.")
 
 
 def test_no_offer_of_what_the_image_has_no_kernel_for() -> None:
@@ -462,9 +462,9 @@ def test_why_there_is_no_speculative_decoding(id: str, engine: str, reason: str)
 @pytest.mark.parametrize(
     ("id", "engine", "line"),
     [
-        ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "sglang", "Qwen3-Coder and Coder-Next does not think before"),
+        ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "sglang", "Qwen3-Coder and Coder-Next is no reasoning model"),
         ("openai/gpt-oss-120b", "vllm", "vLLM separates gpt-oss's channels itself"),
-        ("Qwen/Qwen2-7B", "vllm", "no family is known for Qwen2ForCausalLM by this id"),
+        ("Qwen/Qwen2-7B", "vllm", "this id names no known family of Qwen2ForCausalLM"),
         ("MiniMaxAI/MiniMax-M2", "lmdeploy", "no recipe for MiniMax-M2 to M2.7 has one for LMDeploy 0.18.0"),
     ],
 )

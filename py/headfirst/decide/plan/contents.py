@@ -16,12 +16,12 @@ from headfirst.decide.plan import types
 _OTHER_FILES = ("gguf", "npcache", "pt")
 _EXTERNAL = (
     "engine_env={packages}: {engine.title} {engine.version} itself has no model class "
-    "{checkpoint.architecture}, and whether the package has it is not checked, nor what its class refuses. "
-    "Memory and layout are those of a model with such a config.json."
+    "{checkpoint.architecture}. The plan does not check whether the package has it, and what its class "
+    "refuses. It computes memory and layout from config.json."
 )
 _NOT_MOUNTED = (
-    "engine_args names {files}, which no mounted folder has: the engine reads it only if its image has it. "
-    "engine_volumes=/folder:/folder:ro mounts a folder of each host."
+    "engine_args names {files}, but no mounted folder contains it: the engine reads it only if its image "
+    "contains it. To mount a folder of each host, set engine_volumes=/folder:/folder:ro."
 )
 
 
@@ -73,7 +73,7 @@ def refuse_lacking(
     first = max(map(engine.first_versions().__getitem__, flags), key=version_numbers)
     spanning = engine.older if len(replicas[0].nodes) > 1 and not service.settings.engine_runtime else ""
     raise InputError(
-        f"engine_image={service.settings.engine_image} is of {engine.title} {version}, which has no "
+        f"engine_image={service.settings.engine_image} contains {engine.title} {version}, which has no "
         f"{', '.join(flags)}",
         where=service.given.get("engine_image"),
         hint=f"Take an image of {first} or newer. {spanning}".rstrip(),
@@ -103,6 +103,6 @@ def own_image_note(engine: Engine, image: str, programs: Sequence[str]) -> str:
     if not programs or (image in engine.images.values() and not engine.missing(programs, image)):
         return ""
     return (
-        f"{image} must have {', '.join(programs)}. `deploy up` proves that on each host when it has the "
-        "image, before the weights are brought."
+        f"{image} must have {', '.join(programs)}. `deploy up` checks the image on each host "
+        "before it transfers the weights."
     )

@@ -51,13 +51,13 @@ def choose(
         raise InputError(
             f"{flag} names {named}, which every rank would fetch from a hub at every start",
             where=service.given.get("engine_args"),
-            hint=f"Write draft_model={named} and leave it out of {flag}: it is then fetched once, passed on "
-            "to all hosts and verified.",
+            hint=f"Write draft_model={named} and remove it from {flag}: Headfirst then fetches it once, "
+            "sends it to all hosts and verifies it.",
         )
     if model is None:
         if settings.draft_model_revision:
             raise InputError(
-                "draft_model_revision is set, and draft_model is not",
+                "draft_model_revision is set without draft_model",
                 where=service.given.get("draft_model_revision"),
                 hint="Set draft_model, or remove draft_model_revision.",
             )
@@ -117,8 +117,8 @@ def timed(cluster: Cluster, service: Service, draft: DraftModel | None) -> Draft
 
 
 _NOT_COUNTED = (
-    "Weights and KV cache of the draft model in {flag} are not in the memory of the plan, and its folder is "
-    "not distributed: draft_model in the inventory does both."
+    "The plan does not count weights and KV cache of the draft model in {flag}, and does not distribute its "
+    "folder. For both, set draft_model in the inventory."
 )
 
 
@@ -130,6 +130,6 @@ def _how_to_read(model: DraftModel) -> str:
 
 def _unread(model: DraftModel) -> str:
     return (
-        f"config.json of the draft model {model.id} was not read: whether it fits the model is not checked, "
-        f"and its weights and its KV cache are not in the memory of the plan. {_how_to_read(model)}"
+        f"config.json of the draft model {model.id} was not read: the plan does not check whether it fits "
+        f"the model, and does not count its weights and KV cache. {_how_to_read(model)}"
     )

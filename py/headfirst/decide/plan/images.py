@@ -42,7 +42,7 @@ _OTHERS = {
 def notes(cluster: Cluster) -> list[str]:
     """A note for each image that is not named like its program's. InputError for that of another program."""
     return [
-        f"{setting}={image} is not named like an image of {program.title}; the plan is for {program.image}"
+        f"{setting}={image} is not named as an image of {program.title}; the plan is for {program.image}"
         for setting, program in PROGRAMS.items()
         if (image := getattr(cluster.settings, setting))
         and not _is_named(image, program, setting, cluster.given.get(setting))
@@ -78,7 +78,7 @@ def _is_named(image: str, program: Program, setting: str, where: str | None) -> 
         if other != program and f"/{repository}".endswith(f"/{_path(other.image)}"):
             engine = setting == "engine_image" and name in engines.names()
             raise InputError(
-                f"{setting}={image} is {other.title}'s, and {program.title} runs there",
+                f"{setting}={image} is {other.title}'s image, not {program.title}'s",
                 where=where,
                 hint=f"{f'Write engine={name}' if engine else 'Leave it out'}, or take an image of "
                 f"{program.title}.",

@@ -10,7 +10,7 @@ from headfirst.decide.plan.sizing.fit import memory_text
 from headfirst.decide.plan.types import Fit, PlannedService, Verdict
 
 _ARM = (
-    "Hosts with {gpu} are ARM (aarch64), on which nothing of this was run. The image must be published for "
+    "Hosts with {gpu} are ARM (aarch64). Headfirst was not tested on ARM. The image must be published for "
     "arm64; bundles and images that are built here are for x86-64."
 )
 _NVLINK_DOMAIN = (
@@ -18,7 +18,7 @@ _NVLINK_DOMAIN = (
     "use RDMA or sockets."
 )
 _NOT_READ = (
-    "whether RDMA connects them is not known. Without RDMA each token waits for TCP. Set hca in the "
+    "it is not known whether RDMA connects them. Without RDMA, each token waits for TCP. Set hca in the "
     "inventory, or plan with --probe: `deploy up` reads the hosts, too."
 )
 _NO_RDMA = "no RDMA connects them: each token waits for TCP. Replicas of one node avoid that."
@@ -57,7 +57,7 @@ def verdict(services: Sequence[PlannedService]) -> Verdict:
     if names := of(lambda fit: fit.uncertain):
         return Verdict(state="uncertain", text=f"Uncertain: {names} fits if no estimate is too low.")
     if names := of(lambda fit: fit.fits is None):
-        return Verdict(state="unknown", text=f"Not computed for {names}: no memory of GPUs is known.")
+        return Verdict(state="unknown", text=f"Not computed for {names}: the memory of GPUs is not known.")
     several = len(pools) > 1
     each = [f"{memory_text(fit.kv_pool_bytes or 0)}{f' ({name})' if several else ''}" for fit, name in pools]
     return Verdict(state="fits", text=f"Fits: {', '.join(each)} of KV cache on each GPU.")

@@ -50,5 +50,5 @@ def _kept(auto: Capability, none: Capability) -> Capability:
     """The capability without the parser that the default would choose."""
     if auto.state != "on" or none.state == "on":
         return auto
-    why = f"the service keeps the arguments that it runs with; parsers=auto adds the parser {auto.reason}"
+    why = f"the service keeps its present arguments; parsers=auto adds the parser {auto.reason}"
     return Capability(state="off", reason=why)

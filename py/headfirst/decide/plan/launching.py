@@ -245,9 +245,9 @@ class Launching:
         targets = [PurePosixPath(volume.split(":")[1]) for volume in volumes]
         if twice := next((target for target in targets if targets.count(target) > 1), None):
             raise InputError(
-                f"engine_volumes: two folders would be {twice} in the container",
+                f"engine_volumes: two folders have the path {twice} in the container",
                 where=self._service.given.get("engine_volumes"),
-                hint="Mount it at a path of its own, such as /data/templates:/templates:ro.",
+                hint="Mount each at a different path, such as /data/templates:/templates:ro.",
             )
         more: dict[str, Any] = gpu_options(self._runtime, place.devices) if cuda else {}
         more["ulimits"] = {"memlock": -1, "stack": 67108864} if cuda else {}

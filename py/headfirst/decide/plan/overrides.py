@@ -14,6 +14,6 @@ def notes(
     for name in given:
         others = (aliases.get(name), f"{name}S", name.removesuffix("S"))
         if name in planned:
-            yield f"{setting}: {name} takes the place of the plan's own value"
+            yield f"{setting}: {name} replaces the plan's own value"
         elif beside := next((other for other in others if other in planned), None):
             yield f"{setting}: {name} may have no effect beside {beside}, which the plan sets"

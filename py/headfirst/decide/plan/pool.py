@@ -173,7 +173,7 @@ def _task(service: Service, checkpoint: Checkpoint, arguments: Values) -> Task:
         return "chat" if task == "completion" and service.settings.task is None else task
     if task == "chat" and checkpoint.chat_template is False:
         raise InputError(
-            f"task=chat, and {checkpoint.id} has no chat template: no engine answers its chats",
+            f"task=chat, but {checkpoint.id} has no chat template: no engine can answer chats with it",
             where=service.given.get("task"),
             hint="Write task=completion, set engine_args=--chat-template, or serve its Instruct version.",
         )
@@ -198,6 +198,6 @@ def _refuse_unsupported(
         raise InputError(
             f"{engine.title} {engine.version} cannot serve {checkpoint.id}: {'; '.join(problems)}.",
             where=where,
-            hint="Change what it names, choose another engine (engine=), or another model "
+            hint="Change what the message names, or choose another engine (engine=) or model "
             "(`deploy models` lists what these GPUs can serve).",
         )

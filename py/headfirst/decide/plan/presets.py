@@ -249,9 +249,9 @@ def _absence(purpose: Purpose, situation: Situation, lacking: str | None) -> str
         return why
     if family is None:
         architecture = situation.checkpoint.architecture
-        return f"no family is known for {architecture} by this id; engine_args can set it"
+        return f"this id names no known family of {architecture}; engine_args can set it"
     if purpose == "reasoning" and not family.thinks:
-        return f"{family.title} does not think before it answers"
+        return f"{family.title} is no reasoning model"
     return f"no recipe for {family.title} has one for {engine.title} {engine.version}"
 
 
@@ -326,4 +326,4 @@ def _line(words: Sequence[str], why: str, rule: Rule) -> str:
 
 def _offer(words: Sequence[str], rule: Rule) -> str:
     reason = f"{rule.reason[0].lower()}{rule.reason[1:]}"
-    return f"{' '.join(words)} is offered, not chosen: {reason} To take it, write it into engine_args."
+    return f"{' '.join(words)} is offered, not chosen: {reason} To use it, add it to engine_args."

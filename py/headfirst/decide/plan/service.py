@@ -199,7 +199,7 @@ def _unread(listed: Sequence[types.Adapter]) -> str:
         return ""
     text = (
         f"adapter_config.json of {', '.join(adapter.name for adapter in unread)} was not read: the rank is "
-        "not known, and what the engine refuses is not checked."
+        "not known, and the plan does not check whether the engine accepts it."
     )
     if any(not adapter.from_hub for adapter in unread):
         text += " Folders are on the head: `deploy plan --probe` reads them there, as `deploy up` does."
@@ -224,28 +224,28 @@ def _refuse_presets(service: Service, engine: Engine, version: str) -> None:
         return
     supported = ", ".join(engines.versions(engine.name))
     raise InputError(
-        f"{name}={getattr(service.settings, name)} chooses arguments of {engine.title} {supported}, and "
-        f"engine_image={service.settings.engine_image} is of {version}.",
+        f"{name}={getattr(service.settings, name)} chooses arguments of {engine.title} {supported}, but "
+        f"engine_image={service.settings.engine_image} contains {version}.",
         where=service.given.get(name),
         hint=f"Remove {name} and set engine_args, or take an image of a supported version.",
     )
 
 
 _BESIDE_ROUTERS = (
-    "Routers pass on /v1/… alone: {paths} are asked at each replica's own port, or with proxy=true at the "
-    "proxy, which spreads them over the replicas."
+    "Routers forward only /v1/…. Send requests for {paths} to the port of a replica or, with proxy=true, to "
+    "the proxy, which spreads them over the replicas."
 )
 _ONE_OF_A_PART = (
-    "A part has one replica: the service does not answer while that one restarts for a change, also to and "
-    "from `replicas`."
+    "A part has only one replica: the service does not answer while this replica restarts for a change, also "
+    "for a change to or from `replicas`."
 )
 _BEHIND_PROXY = (
-    "The proxy accepts the keys of `deploy keys` alone: that of api_key_file is between the hosts, and "
-    "clients of the proxy need another one."
+    "The proxy accepts only keys of `deploy keys`. The key of api_key_file is for requests between hosts; "
+    "clients of the proxy need another key."
 )
 _NO_TEMPLATE = (
     "The checkpoint has no chat template: task=completion, with /v1/completions and without the chat page. "
-    "engine_args=--chat-template with a file makes it a chat."
+    "For chats, set engine_args=--chat-template with a file."
 )
 
 

@@ -68,7 +68,7 @@ def _refuse_other_gpus(service: Service, spare: Host, gpu: Gpu | None) -> None:
     if smallest and gpu and smallest.memory_bytes < gpu.memory_bytes:
         raise InputError(
             f"its GPUs have {memory_text(smallest.memory_bytes)}, "
-            f"and the plan counts with {memory_text(gpu.memory_bytes)}",
+            f"but the plan needs {memory_text(gpu.memory_bytes)}",
             where=spare.name,
             hint="List a spare with the GPUs of the ranks, or leave spare_takeover out.",
         )

@@ -20,9 +20,9 @@ from headfirst.decide.plan.weights.duration import link
 _PROMPTS = (1_000, 8_000)
 _ASSUMED_GBIT = 100.0  # of an RDMA device that the inventory names and nobody has read
 _PAYS = (
-    "Dividing prefill and decode pays where prompts are long, requests arrive while others are answered, and "
-    "the time between two tokens matters: a prompt then interrupts no answer. Short prompts, or few requests "
-    "at a time, are answered as fast by undivided replicas on the same GPUs."
+    "Dividing prefill and decode helps if prompts are long, requests overlap, and the time between tokens "
+    "matters: a prompt then interrupts no answer. With short prompts, or few requests at a time, undivided "
+    "replicas on the same GPUs are as fast."
 )
 
 
@@ -57,9 +57,9 @@ def plan(
     )
     if problems:
         raise InputError(
-            f"{engine.title} {engine.version} cannot divide prefill and decode so: {'; '.join(problems)}.",
+            f"{engine.title} {engine.version} cannot divide prefill and decode: {'; '.join(problems)}.",
             where=where,
-            hint="Change what it names, or write replicas instead of prefill_replicas and decode_replicas.",
+            hint="Change these, or write replicas instead of prefill_replicas and decode_replicas.",
         )
     size = _bytes_per_token(decode.sized)
     return PlannedTransfer(
@@ -105,10 +105,11 @@ def _traffic(hosts: Sequence[Host], size: int | None) -> str:
         return "The KV cache of a prompt stays on its host."
     rate, text = _link(hosts)
     if size is None:
-        return f"The KV cache of each prompt passes {text}."
+        return f"The KV cache of each prompt is sent over {text}."
     examples = [f"{tokens:,} tokens {_amount(size * tokens, rate)}" for tokens in _PROMPTS]
     return (
-        f"The KV cache of each prompt passes {text}: {', '.join(examples)}, beside the time for the prompt."
+        f"The KV cache of each prompt is sent over {text}: {', '.join(examples)}, "
+        "in addition to the time for the prompt."
     )
 
 

@@ -63,13 +63,13 @@ def choose(
     family = families.find(checkpoint)
     if family and family.code == "needed":
         raise InputError(
-            f"{checkpoint.id} needs Python code of its own, which does not run: {why}",
+            f"{checkpoint.id} needs its own Python code, which may not run: {why}",
             where=where,
             hint=f"Read the Python files of its repository, then write `{SETTING}` under [all:vars].",
         )
     if family and family.code == "unneeded":
         return Trust(
-            False, f"Code of the model does not run: {why} The engines have their own for this family."
+            False, f"Code of the model does not run: {why} The engines have their own code for this family."
         )
     return Trust(False, f"Code of the model does not run: {why} {_consequence()}")
 

@@ -259,7 +259,7 @@ def _print_choices(console: Terminal, service: PlannedService) -> None:
     code = "on" if service.trust_remote_code else "off"
     console.paragraph(f"  Remote code: {code}. {service.trust_reason}")
     if service.api_key_file:
-        console.paragraph(f"  API key: that of api_key_file={service.api_key_file}")
+        console.paragraph(f"  API key: from api_key_file={service.api_key_file}")
     if names := dict.fromkeys(name for replica in service.replicas for name in replica.secret_env):
         console.paragraph(f"  Secret environment: {', '.join(f'{name}=…' for name in names)}")
     for sized, replicas in service.pools:
@@ -300,7 +300,7 @@ def _time(time: WeightsTime) -> str:
     """Until all nodes have the weights, and what would be slower or faster."""
     text = f"weights in about {about(time.seconds)}; bottleneck is {time.reason}."
     if time.own_lines_seconds is not None and time.own_lines_seconds < time.seconds:
-        text += f" About {about(time.own_lines_seconds)} where each node has its own connection to the hub."
+        text += f" About {about(time.own_lines_seconds)} if each node has its own connection to the hub."
     return text
 
 

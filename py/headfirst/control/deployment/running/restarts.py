@@ -88,7 +88,7 @@ def _unplanned(cluster: Cluster, present: Containers) -> Iterator[Finding]:
 
 def _keeping_on(service: PlannedService) -> Finding:
     added = " ".join(words({argument.flag: argument.value for argument in service.kept_out}))
-    what = f"{service.served_model_name} keeps the arguments that it runs with: parsers=auto adds {added}."
+    what = f"{service.served_model_name} keeps its present arguments: parsers=auto adds {added}."
     fix = "To add them with a restart, write: parsers=auto  To keep them out without this line: parsers=none"
     return Finding("parsers", "warning", service.replicas[0].nodes[0].host, what, fix=fix)
 

@@ -98,7 +98,7 @@ def proposal(answers: Answers, path: Path) -> Proposal | None:
     offer = survey_result.offers[0]
     if trust.SETTING in offer.lines:
         raise InputError(
-            f"{offer.model} needs Python code of its own, which does not run unless you allow it",
+            f"{offer.model} needs its own Python code, which does not run unless you allow it",
             hint="Read the Python files of its repository, then add --trust-remote-code.",
         )
     stages = f" × PP {offer.pipeline_parallel}" if offer.pipeline_parallel > 1 else ""

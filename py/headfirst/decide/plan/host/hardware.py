@@ -51,7 +51,7 @@ def machines(service: Service, where: str) -> Machines:
     missing = [place.host.name for place in places if not place.gpus]
     if missing:
         raise InputError(
-            f"no GPU of {', '.join(dict.fromkeys(missing))} is known",
+            f"the GPUs of {', '.join(dict.fromkeys(missing))} are not known",
             where=where,
             hint="Write gpus=8 gpu=A100-80G in the inventory, or probe the hosts: deploy plan --probe.",
         )

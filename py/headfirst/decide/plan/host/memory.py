@@ -111,8 +111,8 @@ def _folder(service: Service, folder: KeptFolder) -> types.CacheFolder:
             return types.CacheFolder(path=path, host_path=f"{source.rstrip('/')}{below}", limit=folder.limit)
     if folder.setting:
         raise InputError(
-            f"{folder.setting}={folder.path} is a folder inside the containers of ranks: the KV cache would "
-            "end with them, and fill the disk of the container runtime",
+            f"{folder.setting}={folder.path} is a folder inside the containers: the KV cache would fill "
+            "the disk of the container runtime, and be lost with the containers",
             where=service.given.get("engine_args"),
             hint=f"Mount a folder of the hosts: engine_volumes={path}:{path}",
         )
@@ -133,7 +133,7 @@ def _reason(service: Service, engine: Engine, its: KeptMemory, ranks: int) -> st
             + f", beside about {memory_text(ranks * RANK_BYTES)} of their processes (estimated)."
         )
     if its.keeps_free and parts:
-        less = "takes less where the host has less" if its.lowered else "ends at start otherwise"
+        less = "takes less if the host has less" if its.lowered else "ends at start otherwise"
         sentences.append(f"{engine.title} leaves {memory_text(its.keeps_free)} of the host free and {less}.")
     if its.shared:
         sentences.append(f"It is shared memory: /dev/shm needs {memory_text(its.shared)} of room.")
@@ -156,7 +156,7 @@ def _reason(service: Service, engine: Engine, its: KeptMemory, ranks: int) -> st
 
 def _about(folder: KeptFolder) -> str:
     grows = f"up to {folder.limit}" if folder.limit else "until its disk is full"
-    inside = "" if folder.setting else ", inside the container: it ends with it"
+    inside = "" if folder.setting else ", inside the container, and is lost with it"
     return f"The KV cache in {folder.path} grows {grows}{inside}."
 
 
@@ -217,7 +217,7 @@ def _too_much(
     free = largest.keeps_free_bytes
     memory, known = memory_text(host.memory_bytes or _MOST), bool(host.memory_bytes)
     return InputError(
-        f"{host.name} has {memory} of memory{'' if known else ' at most, as every server'}"
+        f"{host.name} has {memory} of memory{'' if known else ' at most, like every known server'}"
         + f", and its ranks need {memory_text(need)}: "
         + " and ".join(f"{memory_text(size)} of {what}" for what, size in terms.items())
         + (f", and {title} leaves {memory_text(free)} free" if free else ""),

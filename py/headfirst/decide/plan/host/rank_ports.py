@@ -135,8 +135,8 @@ def _reason(host: Host, served: Sequence[int], closed: Sequence[str], exposed: S
     )
     if not exposed:
         return f"ports of ranks: {'; '.join([*numbers, 'none is open to everybody'])}"
-    advice = "put the ranks on a network of their own"
+    advice = "put the ranks on a separate network"
     if _has_rules(host):
-        advice += ", or name these in host_tuning_closed_ports where no other program has one of them"
+        advice += ", or, if no other program uses these ports, add them to host_tuning_closed_ports"
     opened = f"{', '.join(exposed)} stay open to everybody: {why}. Next: {advice}."
     return f"ports of ranks: {'; '.join([*numbers, opened])}"

@@ -203,9 +203,9 @@ def _replicas_rejected(attempt: Attempt) -> list[str]:
         return []
     others = {name: value for name, value in settings.items() if name != "replicas"}
     return [
-        f"The GPUs hold {count} replicas, and without replicas= in the inventory there is one. "
-        f"replicas={count} with {_listed(others)} serve more requests at a time, each of them slower, and "
-        f"keep {count * (fit.kv_tokens_of_replica or 0):,} tokens in all."
+        f"The GPUs can hold {count} replicas; without replicas= in the inventory there is one. "
+        f"replicas={count} with {_listed(others)} serves more requests at a time, each of them slower, with "
+        f"{count * (fit.kv_tokens_of_replica or 0):,} tokens in all."
     ]
 
 

@@ -287,19 +287,19 @@ def _room(gpu: Gpu, layout: Layout, its: Memory) -> str:
         f"{memory_text(max(0, its.pool))} of KV cache: {room.tokens:,} tokens"
     )
     text += (
-        f" in each of {layout.groups} groups with requests of their own, {room.tokens * layout.groups:,} in "
+        f" in each of {layout.groups} groups with separate requests, {room.tokens * layout.groups:,} in "
         "the replica."
         if layout.groups > 1
         else "."
     )
     if use.state_bytes_per_request:
         states = memory_text(use.state_bytes_per_request)
-        text += f" Beside its tokens a request keeps up to {states} of states and windows."
+        text += f" A request also keeps up to {states} of states and windows."
     context, most = its.context, its.checkpoint.max_context
     if context < most and use.context_flag:
         text += f" Requests have up to {context:,} of the model's {most:,} tokens ({use.context_flag})."
     if room.longest < context:
-        text += f" One request can be at most {room.longest:,} tokens, though {context:,} are allowed."
+        text += f" One request can have at most {room.longest:,} tokens, although {context:,} are allowed."
     return text
 
 
@@ -317,7 +317,7 @@ def _ends(engine: Engine, its: Memory) -> str:
         return f" {engine.title} then ends at start: {remedy}."
     names = " and ".join(name.replace("_", " ") for name in sorted(use.estimates))
     return (
-        f" That counts estimates ({names}), which {engine.title} measures when it starts. If it ends there, "
+        f" This includes estimates ({names}), which {engine.title} measures when it starts. If it ends then, "
         f"{remedy}."
     )
 

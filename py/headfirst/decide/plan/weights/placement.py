@@ -136,4 +136,4 @@ def warming(
     memories = [host.memory_bytes for host in hosts if host.memory_bytes]
     if memories and served_bytes + reserve > min(memories):
         return Warming("none", reserve, "the weights do not fit into memory beside the ranks")
-    return Warming("whole", reserve, "where all of it fits beside the ranks")
+    return Warming("whole", reserve, "if all of it fits beside the ranks")

@@ -123,7 +123,7 @@ def choose(
     needed = capability_text(least)
     return _converted(
         checkpoint,
-        f"{gpu} has no FP8: that starts with {needed}",
+        f"{gpu} has no FP8, which needs {needed} or higher",
         f"Use GPUs of compute capability {needed} or higher, or a checkpoint in BF16, INT8 or AWQ.",
         where,
     )
