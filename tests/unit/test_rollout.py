@@ -201,7 +201,7 @@ def test_a_supervisor_that_cannot_be_resumed_hides_no_failure(
     with pytest.raises(AnsibleActionFail, match="The page is not ready: it ended") as failed:
         roll(node, "two")
     assert "no room on the disk" in failed.value.message
-    assert "The version that served before serves again." in failed.value.message
+    assert "The previous version serves again." in failed.value.message
 
 
 def test_a_proof_that_fails_on_what_runs_already_stops_it(node: Node) -> None:
