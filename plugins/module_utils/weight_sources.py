@@ -35,6 +35,7 @@ class WeightSource:
     token_variable: str = ""
     settings: t.Tuple[str, ...] = ()  # other variables of the client that nodes take over
     caches: t.Tuple[str, ...] = ()  # variables with the folder of the client's cache
+    package: str = ""  # the requirement of the client, which is then an extra of the node tools
 
     @property
     def is_hub(self) -> bool:
@@ -55,7 +56,7 @@ _ENTRIES = (
         title="Hugging Face", address="https://huggingface.co", branch="main",
         listing="/api/models/{id}/revision/{revision}?blobs=true", file="/{id}/resolve/{revision}/{file}",
         endpoint_variable="HF_ENDPOINT", token_variable="HF_TOKEN",  # noqa: S106 - a name
-        settings=("HF_HUB_DISABLE_XET",), caches=("HF_HOME",),
+        settings=("HF_HUB_DISABLE_XET",), caches=("HF_HOME",), package="huggingface_hub>=1.0,<3",
     ),
     WeightSource(
         "modelscope", HUB_ID, _HUB_IDS, client="modelscope_source:ModelScopeSource",
@@ -63,7 +64,7 @@ _ENTRIES = (
         listing="/api/v1/models/{id}/repo/files?Revision={revision}&Recursive=false",
         file="/api/v1/models/{id}/repo?Revision={revision}&FilePath={file}",
         endpoint_variable="MODELSCOPE_ENDPOINT", token_variable="MODELSCOPE_API_TOKEN",  # noqa: S106 - a name
-        caches=("MODELSCOPE_HOME", "MODELSCOPE_CACHE"),
+        caches=("MODELSCOPE_HOME", "MODELSCOPE_CACHE"), package="modelscope_hub>=0.4.6,<1",
     ),
     FOLDER,
     WeightSource("demo", re.compile("|".join(DEMO_MODELS)), " or ".join(DEMO_MODELS)),
@@ -71,6 +72,7 @@ _ENTRIES = (
 SOURCES: t.Dict[str, WeightSource] = {source.name: source for source in _ENTRIES}
 HUBS = {name: source for name, source in SOURCES.items() if source.is_hub}
 ON_NODES = {name: source for name, source in SOURCES.items() if source.client}
+EXTRAS = {name: source.package for name, source in SOURCES.items() if source.package}
 DEFAULT_HUB: HubName = "modelscope"
 
 

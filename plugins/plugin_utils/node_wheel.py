@@ -14,9 +14,10 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import EXTRAS
+
 NAME = "headfirst_node"
 MIN_PYTHON = "3.10"
-EXTRAS = ("huggingface", "modelscope")
 _COLLECTION = Path(__file__).resolve().parents[2]
 # In a checkout and in the collection's archive below it; after pip install beside ansible_collections.
 _PLACES = (_COLLECTION / "py" / "headfirst", _COLLECTION / "../../../headfirst")
@@ -32,8 +33,7 @@ _REQUIREMENTS = (
     "requests>=2.32,<3",  # the engine and the routers, asked by the supervisor; the docker SDK brings it
     "tenacity>=9,<10",  # tries a busy hub again
     "xxhash>=3.5,<5",  # proves files at the speed of memory
-    'huggingface_hub>=1.0,<3; extra == "huggingface"',
-    'modelscope_hub>=0.4.6,<1; extra == "modelscope"',
+    *(f'{package}; extra == "{name}"' for name, package in EXTRAS.items()),
 )
 # The module_utils of the collection that common/ and node/ import.
 _PLUGINS = ("container_spec.py", "http_probe.py", "readiness.py", "rollout.py", "weight_sources.py")

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import fetching
 import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import HUBS
 from fake_hub import COMMIT, GATED, MODEL, SIGNATURE, FakeHub, FakeXet, running
 from fetching import FETCH, SHARD_1, SHARD_2, environment, run_fetch, write_source
 from headfirst.node.weights.fetch.fetch_file import part_path
 from headfirst.node.weights.fetch.source import Listing, RemoteFile, client_failed
 from headfirst.node.weights.files import list_files
 
-HUBS = ("huggingface", "modelscope")
 MEGABYTES = 24
 
 

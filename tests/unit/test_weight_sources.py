@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import yaml
 from ansible_collections.headfirst.serving.plugins.module_utils import weight_sources
 from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import (
     FOLDER,
@@ -23,12 +22,12 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import node_whee
 from headfirst.common.errors import InputError
 from headfirst.control.checkpoints.hub_requests import Hub
 from headfirst.control.deployment.running.role_vars.weights import hub_environment, hub_token
+from headfirst.control.inventory.variables import role_options
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.node.weights.cli import main
 from headfirst.node.weights.fetch.fetching import Fetching, Request
 from headfirst.node.weights.fetch.source import Source
 
-ROLE = Path(__file__).resolve().parents[2] / "roles" / "weights"
 ID = {"path": "/srv/model", "demo": "headfirst-demo"}
 
 
@@ -43,14 +42,14 @@ def lacks(source: WeightSource) -> Iterator[str]:
     module, _, name = source.client.partition(":")
     if source.client and not hasattr(_module(module), name):
         yield "the class of its client"
-    specs = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())["argument_specs"]
-    if (source.name in specs["main"]["options"]["weights_source"]["choices"]) != bool(source.client):
-        yield "its choice of weights_source"
+    for option, value in {"weights_source": source.client, "node_tools_extras": source.package}.items():
+        if (source.name in role_options()[option]["spec"]["choices"]) != bool(value):
+            yield f"its choice of {option}"
     if source.is_hub:
-        hub = {"endpoint_variable", "token_variable", "title", "branch", "caches"}
+        hub = {"endpoint_variable", "token_variable", "title", "branch"}
         yield from sorted(name for name in hub if not getattr(source, name))
-        if source.name not in node_wheel.EXTRAS or not node_wheel.LOCKS[source.name].is_file():
-            yield "the packages of its client, an extra of the node tools"
+        if source.package and not (node_wheel.LOCKS["base"].parent / f"{source.name}.lock").is_file():
+            yield "the lock of its client's packages"
 
 
 def _module(name: str) -> object:
@@ -71,9 +70,10 @@ def test_what_an_entry_lacks_is_named() -> None:
         "its name in HubName",
         "the class of its client",
         "its choice of weights_source",
+        "its choice of node_tools_extras",
         "branch",
         "token_variable",
-        "the packages of its client, an extra of the node tools",
+        "the lock of its client's packages",
     ]
 
 

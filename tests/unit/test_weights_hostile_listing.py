@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import HUBS
 from fake_hub import FakeHub, running
 from fetching import run_fetch, write_source
 from headfirst.common.errors import HeadfirstError, NotReadyError
@@ -24,7 +25,6 @@ from headfirst.node.weights.proof.proofs import Proofs
 from headfirst.node.weights.proof.verify import changed_files, faults, verify
 
 SHA = "0" * 64
-HUBS = ("huggingface", "modelscope")
 HOSTILE: dict[str, list[tuple[object, object, object]]] = {
     "absolute": [("/etc/cron.d/x", 1, SHA)],
     "parent": [("../x", 1, SHA)],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import HUBS
+
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.safetensors_file import read_shard
 from headfirst.common.untrusted import UntrustedError, file_listing, json_document, relative_path
@@ -28,7 +30,7 @@ def describe_folder(folder: Path, *, id: str | None = None, revision: str | None
         raise InputError(
             f"The model folder {folder} does not exist.",
             hint="Give the path of a folder with config.json and *.safetensors, or a model id such as "
-            "deepseek-ai/DeepSeek-R1 with model_source=modelscope or huggingface.",
+            f"deepseek-ai/DeepSeek-R1 with model_source={' or '.join(HUBS)}.",
         )
     config = read_json(folder / "config.json", missing="A model folder needs its config.json.")
     names = shard_names(folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import ON_NODES
 from rich.prompt import Confirm, Prompt
 
 from headfirst.common.errors import InputError
@@ -69,7 +70,7 @@ def init(
     engine: Annotated[
         str | None, typer.Option(help="Engine that serves the model; without it, the default one.")
     ] = None,
-    model_source: Annotated[str, typer.Option(help="modelscope, huggingface or path.")] = "modelscope",
+    model_source: Annotated[str, typer.Option(help=f"{', '.join(ON_NODES)}.")] = "modelscope",
     weights_dir: Annotated[
         str, typer.Option(help="Folder for weights on every node.")
     ] = "/var/lib/headfirst/models",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
@@ -10,7 +11,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import ON_NODES
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import EXTRAS, ON_NODES
 
 from headfirst import __version__
 from headfirst.common.errors import HeadfirstError
@@ -173,5 +174,5 @@ def _add_source(parser: ArgumentParser) -> None:
 
 def _version() -> str:
     """The installed version with the extras that are there, e.g. `0.1.0+h1a2b3c4d5e6f huggingface`."""
-    extras = {"huggingface": "huggingface_hub", "modelscope": "modelscope_hub"}
-    return " ".join([__version__, *(extra for extra, module in extras.items() if find_spec(module))])
+    modules = {name: re.split(r"\W", package)[0] for name, package in EXTRAS.items()}
+    return " ".join([__version__, *(name for name, module in modules.items() if find_spec(module))])

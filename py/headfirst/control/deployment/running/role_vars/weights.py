@@ -6,7 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER, HUBS, SOURCES
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import (
+    EXTRAS,
+    FOLDER,
+    HUBS,
+    SOURCES,
+)
 
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.lab_nodes import shared_demo
@@ -70,7 +75,7 @@ def _node_tools(plan: Plan, host: Host, files: Artifacts) -> dict[str, Any]:
         source: None
         for service, member in members
         for source in _sources(service)
-        if source in HUBS and member.fetches
+        if source in EXTRAS and member.fetches
     }
     return {"node_tools_wheel": str(files.node_wheel), "node_tools_extras": list(hubs)}
 
