@@ -16,6 +16,7 @@ import hashlib
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,6 +66,21 @@ def pairs() -> list[tuple[Path, Path]]:
     pages = sorted(path for path in DOCS.rglob("*.md") if not path.is_relative_to(TRANSLATED))
     by_hand = [path for path in pages if not _WRITTEN.search(path.read_text("utf-8"))]
     return [READMES, *((path, TRANSLATED / path.relative_to(DOCS)) for path in by_hand)]
+
+
+def fresh() -> list[tuple[Path, Path]]:
+    """The pages of which no section is stale, each with its translation."""
+    return [
+        (page, copy)
+        for page, copy in pairs()
+        if copy.exists() and not stale(page.read_text("utf-8"), copy.read_text("utf-8"))
+    ]
+
+
+def renew(pages: Iterable[tuple[Path, Path]]) -> None:
+    """Write the lists of translations that a program has changed together with their pages."""
+    for page, copy in pages:
+        copy.write_text(listed(page.read_text("utf-8"), copy.read_text("utf-8")), "utf-8")
 
 
 def problems() -> list[str]:

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import docs_translations
+
 ROOT = Path(__file__).resolve().parent.parent
 _SCRIPTS = "git ls-files -z --cached --others --exclude-standard deploy test .ci/run '*.sh'"
 # Command of a check → the command that writes what it requires, "" where only a person can.
@@ -62,7 +64,9 @@ def _run(command: str) -> bool:
 def main() -> int:
     """Run the checks, or the programs that write; return the exit code."""
     if "--fix" in sys.argv:
+        translated = docs_translations.fresh()
         wrong = failed([fix for fix in CHECKS.values() if fix], 1)
+        docs_translations.renew(translated)  # a program writes both languages
     else:
         wrong = failed([*CHECKS], os.cpu_count() or 1)
     lines = [f"  {command}{'   (`./test fix` writes it)' * bool(CHECKS.get(command))}" for command in wrong]
