@@ -80,9 +80,8 @@ EXTRAS: dict[str, tuple[tuple[str, ...], dict[str, set[str]]]] = {
         },
     ),
     "render": (
-        ("decide.render", "control.deployment.verbs.render"),
+        ("decide.render", "control.deployment.verbs.render", "control.cli.render"),
         {
-            "control.cli.plan": {"control.deployment.verbs.render"},  # deploy render
             # deploy plan --commands: option_lines
             "control.cli.shown.commands": {"decide.render.docker_run"},
         },

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command import Ended, deploy
 from headfirst.common.errors import InputError
-from headfirst.control.cli.plan import _command
+from headfirst.control.cli.render import _command
 from headfirst.control.deployment.verbs.render import write
 from headfirst.decide.render.files import File
 from rendering import ROOT

@@ -10,8 +10,8 @@ from headfirst.control.cli.verb import app
 __all__ = ["app"]
 
 # isort: off
-from headfirst.control.cli import up, plan, bundle, check, live, diagnose, smoke, bench  # noqa: F401
-from headfirst.control.cli import access, chats, down, init, lab  # noqa: F401
+from headfirst.control.cli import up, plan, render, models, variables, bundle, check, live  # noqa: F401
+from headfirst.control.cli import diagnose, smoke, bench, access, chats, down, init, lab  # noqa: F401
 
 # isort: on
 

@@ -39,6 +39,15 @@ Verb = Callable[..., None]
 Probe = Annotated[
     bool, typer.Option("--probe", help="Probe the hosts over SSH for what the inventory omits.")
 ]
+Nodes = Annotated[
+    int | None,
+    typer.Option(
+        "--nodes",
+        min=1,
+        max=254,  # addresses of 192.0.2.0/24
+        help="Plan for this many hosts of a scheduler; the inventory lists none.",
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,19 @@ from headfirst.control.inventory.reading import read
 
 
 @contextmanager
-def with_nodes(inventories: Sequence[Path], nodes: int | None) -> Iterator[list[Path]]:
+def with_nodes(inventories: Sequence[Path], nodes: int | None, *, probe: bool) -> Iterator[list[Path]]:
     """The inventories, with `nodes` hosts (at most 254) in [head] and [workers]; None: as they are.
 
     Their addresses are those for documentation (192.0.2.0/24, RFC 5737): no host has one. InputError where
-    the inventories list hosts themselves.
+    the inventories list hosts themselves, and for `probe` of hosts that are not there.
     """
     if nodes is None:
         yield list(inventories)
         return
+    if probe:
+        raise InputError(
+            "--probe and --nodes exclude each other", hint="Hosts of a scheduler are not there yet."
+        )
     paths = [path.absolute() for path in inventories]
     reading = read(paths, (), None)
     if reading.own_groups or any(reading.groups.values()):
