@@ -9,7 +9,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes i
 from headfirst.decide import engines
 from headfirst.decide.diagnose import decide
 from headfirst.decide.diagnose.subject import subject
-from headfirst.decide.diagnose.types import Answer, Container, Diagnosis, Node
+from headfirst.decide.diagnose.types import Diagnosis, HttpAnswer, NodeFacts, RankContainer
 
 START = 1_800_000_000.0
 ARGV = (
@@ -23,17 +23,17 @@ ARGV = (
     "--nnodes",
     "2",
 )
-SERVES = Answer(200, "")
+SERVES = HttpAnswer(200, "")
 SGLANG = subject(engines.get("sglang"), engines.get("sglang").readiness("chat"))
 BEGIN = "Init torch distributed begin."
 
 
-def diagnose(nodes: Sequence[Node]) -> Diagnosis:
+def diagnose(nodes: Sequence[NodeFacts]) -> Diagnosis:
     """What is wrong with ranks of SGLang."""
     return decide.diagnose(nodes, SGLANG)
 
 
-def container(rank: int, log: dict[float, str] | None = None, **changes: Any) -> Container:
+def container(rank: int, log: dict[float, str] | None = None, **changes: Any) -> RankContainer:
     """A running container of a rank; `log` is seconds after the start → line."""
     lines = tuple(Line(START + seconds, text) for seconds, text in (log or {}).items())
     values: dict[str, Any] = {
@@ -52,15 +52,15 @@ def container(rank: int, log: dict[float, str] | None = None, **changes: Any) ->
         "finished_at": 0.0,
         "log": lines,
     }
-    return Container(**{**values, **changes})
+    return RankContainer(**{**values, **changes})
 
 
-def ended(rank: int, log: dict[float, str], at: float, exit_code: int = 1, **changes: Any) -> Container:
+def ended(rank: int, log: dict[float, str], at: float, exit_code: int = 1, **changes: Any) -> RankContainer:
     """A container that ended `at` seconds after its start."""
     state = {"status": "exited", "running": False, "exit_code": exit_code, "finished_at": START + at}
     return container(rank, log, **{**state, **changes})
 
 
-def node(rank: int, its: Container | None, **changes: Any) -> Node:
+def node(rank: int, its: RankContainer | None, **changes: Any) -> NodeFacts:
     """The host node1 of rank 0, node2 of rank 1 …, ten minutes after the start."""
-    return Node(rank, f"node{rank + 1}", container=its, **{"now": START + 600, **changes})
+    return NodeFacts(rank, f"node{rank + 1}", container=its, **{"now": START + 600, **changes})

@@ -20,7 +20,7 @@ from headfirst.control.evidence.collect import RankHost
 from headfirst.control.live import clock
 from headfirst.control.live.clock import Clock
 from headfirst.decide.cluster.login import Become, HostAccess
-from headfirst.decide.diagnose.types import Node
+from headfirst.decide.diagnose.types import NodeFacts
 from headfirst.decide.engines.base import ReadinessProbe
 
 DOCKER = """#!/bin/sh
@@ -131,7 +131,7 @@ def command(folder: Path, name: str, text: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def ask(*names: str, secrets: Sequence[str] = (), become: bool = False) -> list[Node]:
+def ask(*names: str, secrets: Sequence[str] = (), become: bool = False) -> list[NodeFacts]:
     targets = [RankHost(HostAccess(name, name, become=Become() if become else None), name) for name in names]
     return collect.collect(targets, "http://127.0.0.1:9", SGLANG, secrets)
 

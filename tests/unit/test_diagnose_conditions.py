@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from diagnosing import ARGV, BEGIN, SERVES, START, container, diagnose, ended, node
-from headfirst.decide.diagnose.types import Answer, Container, Node
+from headfirst.decide.diagnose.types import HttpAnswer, NodeFacts, RankContainer
 from together import together
 
 WAITING = {5.0: BEGIN}
@@ -13,7 +13,7 @@ JOINED = {5.0: BEGIN, 9.0: "Init torch distributed ends. mem usage=0.3 GB"}
 ODD = "RuntimeError: nobody knows me"
 
 
-def rank_1(**changes: Any) -> Container:
+def rank_1(**changes: Any) -> RankContainer:
     return container(1, WAITING, **changes)
 
 
@@ -23,21 +23,21 @@ MEMORY = "torch.OutOfMemoryError: CUDA out of memory"
 QUEUE = "node1:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 16 - Init COMPLETE"
 
 
-def beside(**changes: Any) -> list[Node]:
+def beside(**changes: Any) -> list[NodeFacts]:
     """Rank 0, which waits, and a rank 1 that differs."""
     return [node(0, container(0, WAITING)), node(1, rank_1(**changes))]
 
 
-def logs(*ranks: dict[float, str], **more: Any) -> list[Node]:
+def logs(*ranks: dict[float, str], **more: Any) -> list[NodeFacts]:
     return [node(rank, container(rank, {**WAITING, **lines}), **more) for rank, lines in enumerate(ranks)]
 
 
-def spinning(memory: str) -> list[Node]:
+def spinning(memory: str) -> list[NodeFacts]:
     gpus = ({"utilization.gpu": "100", "utilization.memory": memory},) * 2
     return [node(0, container(0, JOINED), gpus=gpus)]
 
 
-def capturing(flag: str, log: dict[float, str]) -> list[Node]:
+def capturing(flag: str, log: dict[float, str]) -> list[NodeFacts]:
     return [node(0, container(0, {**JOINED, **log}, argv=(*ARGV, "--node-rank", "0", flag)))]
 
 
@@ -75,7 +75,7 @@ OF_RANK_0 = (*ARGV, "--node-rank", "0", "--host", "0.0.0.0", "--config", "/x.yam
         (capturing("--enable-metrics", {20.0: CAPTURE}), None),
     ],
 )
-def test_what_no_line_says(nodes: list[Node], expected: str | None) -> None:
+def test_what_no_line_says(nodes: list[NodeFacts], expected: str | None) -> None:
     found = diagnose(nodes).decisive
     assert (found.rule if found else None) == expected
 
@@ -108,7 +108,7 @@ def test_what_a_service_that_works_is_told(
 
 def test_up_but_generating_nothing() -> None:
     log = {**JOINED, 60.0: "The server is fired up and ready to roll!"}
-    found = diagnose([node(0, container(0, log), health=Answer(0, "timed out"))]).decisive
+    found = diagnose([node(0, container(0, log), health=HttpAnswer(0, "timed out"))]).decisive
     assert found is not None
     assert found.rule == "generate-hangs"
     assert "timed out" in found.lines[0]

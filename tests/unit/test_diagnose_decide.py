@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 from diagnosing import BEGIN, SERVES, START, container, diagnose, ended, node
-from headfirst.decide.diagnose.types import Answer, Event, Node
+from headfirst.decide.diagnose.types import Event, HttpAnswer, NodeFacts
 
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
 LOST = "RuntimeError: [pair.cc:547] Connection closed by peer [10.0.0.2]:1234"
@@ -23,7 +23,7 @@ TRACEBACK = {
 }
 
 
-def first(*nodes: Node) -> Event:
+def first(*nodes: NodeFacts) -> Event:
     found = diagnose(nodes).decisive
     assert found is not None
     return found
@@ -132,7 +132,9 @@ def test_a_service_that_works_is_not_ill() -> None:
 
 def test_an_engine_that_loads_is_neither_ready_nor_ill() -> None:
     loading = {5.0: BEGIN, 6.0: "Init torch distributed ends.", 7.0: "Load weight begin."}
-    found = diagnose([node(0, container(0, loading), health=Answer(503, "")), node(1, container(1, loading))])
+    found = diagnose(
+        [node(0, container(0, loading), health=HttpAnswer(503, "")), node(1, container(1, loading))]
+    )
     assert not found.ready
     assert found.decisive is None
     assert [state.doing for state in found.nodes] == ["loading weights"] * 2

@@ -13,7 +13,7 @@ from headfirst.common.metrics import Metrics, Series
 from headfirst.control.cli import diagnose as shown
 from headfirst.decide import engines
 from headfirst.decide.diagnose import tuning
-from headfirst.decide.diagnose.types import Answer, Live, Node, Tuning
+from headfirst.decide.diagnose.types import HttpAnswer, Live, NodeFacts, Tuning
 from headfirst.decide.engines.base import Diagnostics
 from headfirst.decide.engines.sglang.tuning import Past, advise, read_past
 from rich.console import Console
@@ -40,7 +40,7 @@ DEVICE_OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00
 SGLANG = engines.get("sglang")
 
 
-def tune(nodes: list[Node]) -> Tuning:
+def tune(nodes: list[NodeFacts]) -> Tuning:
     return tuning.tune(nodes, SGLANG)
 
 
@@ -75,7 +75,7 @@ def advised(now: Live | None, then: Past, given: dict[str, str] | None = None) -
     return {one.setting: one.change for one in advise(now, then, given or {})}
 
 
-def head(*texts: str, metrics: Answer | None, flags: tuple[str, ...] = (), **changes: Any) -> Node:
+def head(*texts: str, metrics: HttpAnswer | None, flags: tuple[str, ...] = (), **changes: Any) -> NodeFacts:
     log = {float(number): text for number, text in enumerate(texts)}
     return node(0, container(0, log, argv=(*ARGV, *flags), **changes), metrics=metrics)
 
@@ -240,7 +240,7 @@ def test_a_queue_that_is_too_long_for_its_policy(policy: str, count: int) -> Non
 def test_from_a_running_head() -> None:
     there = head(
         *[report()] * 3,
-        metrics=Answer(200, METRICS),
+        metrics=HttpAnswer(200, METRICS),
         flags=("--schedule-conservativeness=0.7", "--enable-metrics"),
     )
     found = tune([there, node(1, container(1))])
@@ -250,28 +250,28 @@ def test_from_a_running_head() -> None:
 
 
 def test_an_engine_that_died_of_memory_is_advised_without_live_figures() -> None:
-    gone = head(DECODE_OOM, metrics=Answer(0, "Connection refused"))
+    gone = head(DECODE_OOM, metrics=HttpAnswer(0, "Connection refused"))
     found = tune([gone, node(1, None)])
     assert found.live is None
     assert [one.setting for one in found.advice] == ["--max-running-requests"]
 
 
 def test_memory_that_was_used_up_in_the_run_before() -> None:
-    again = head(metrics=Answer(200, METRICS), earlier=lines(PREFILL_OOM))
+    again = head(metrics=HttpAnswer(200, METRICS), earlier=lines(PREFILL_OOM))
     assert [one.setting for one in tune([again]).advice] == ["--chunked-prefill-size"]
 
 
 @pytest.mark.parametrize(
     ("metrics", "what"),
     [
-        (Answer(404, ""), "--enable-metrics"),
-        (Answer(200, "# nothing\n"), "--enable-metrics"),
-        (Answer(0, "Connection refused"), "Connection refused"),
-        (Answer(503, "<html>"), "HTTP 503"),
+        (HttpAnswer(404, ""), "--enable-metrics"),
+        (HttpAnswer(200, "# nothing\n"), "--enable-metrics"),
+        (HttpAnswer(0, "Connection refused"), "Connection refused"),
+        (HttpAnswer(503, "<html>"), "HTTP 503"),
         (None, "was not probed"),
     ],
 )
-def test_no_figures_at_all(metrics: Answer | None, what: str) -> None:
+def test_no_figures_at_all(metrics: HttpAnswer | None, what: str) -> None:
     with pytest.raises(NotReadyError) as raised:
         tune([head(report(), metrics=metrics)])
     assert what in raised.value.what
@@ -291,14 +291,14 @@ def printed(found: Tuning) -> str:
 )
 def test_what_a_person_reads_where_nothing_is_to_change(queued: int, usage: float, says: str) -> None:
     text = METRICS.replace("} 141.0", f"}} {queued}.0").replace("} 0.2\n", f"}} {usage}\n")
-    said = printed(tune([head(report(f"{usage}", queued), metrics=Answer(200, text))]))
+    said = printed(tune([head(report(f"{usage}", queued), metrics=HttpAnswer(200, text))]))
     assert f"running 9, queued {queued}, token usage {usage:.2f}" in said
     assert "Nothing to change" in said
     assert says in said
 
 
 def test_what_a_person_reads_of_an_advice() -> None:
-    said = printed(tune([head(*[report()] * 3, metrics=Answer(200, METRICS))]))
+    said = printed(tune([head(*[report()] * 3, metrics=HttpAnswer(200, METRICS))]))
     assert "--schedule-conservativeness: lower it to 0.3" in said
     assert "because 141 requests wait" in said
 
@@ -324,7 +324,7 @@ class Untuned:
 @pytest.mark.parametrize(("waiting", "says"), [("0", "more load would be served"), ("3", "requests wait")])
 def test_an_engine_without_rules_shows_its_figures(waiting: str, says: str) -> None:
     text = f'x:running{{model="m"}} 2\nx:waiting {waiting}\nx:usage 0.5\n'
-    found = tuning.tune([head(metrics=Answer(200, text))], Untuned())  # type: ignore[arg-type]
+    found = tuning.tune([head(metrics=HttpAnswer(200, text))], Untuned())  # type: ignore[arg-type]
     assert found.advice is None
     console = Console(width=200, highlight=False)
     with console.capture() as capture:
@@ -338,11 +338,11 @@ def test_an_engine_without_rules_shows_its_figures(waiting: str, says: str) -> N
 @pytest.mark.parametrize(
     ("answer", "what"),
     [
-        (Answer(404, ""), "no metrics at /metrics"),
-        (Answer(0, "Connection refused"), "Connection refused"),
+        (HttpAnswer(404, ""), "no metrics at /metrics"),
+        (HttpAnswer(0, "Connection refused"), "Connection refused"),
     ],
 )
-def test_an_engine_without_figures(answer: Answer, what: str) -> None:
+def test_an_engine_without_figures(answer: HttpAnswer, what: str) -> None:
     with pytest.raises(NotReadyError) as raised:
         tuning.tune([head(metrics=answer)], Untuned())  # type: ignore[arg-type]
     assert what in raised.value.what

@@ -7,7 +7,7 @@ from diagnosing import START, container, ended, node
 from headfirst.decide import engines
 from headfirst.decide.diagnose.decide import diagnose
 from headfirst.decide.diagnose.subject import subject
-from headfirst.decide.diagnose.types import Answer, Diagnosis, Node
+from headfirst.decide.diagnose.types import Diagnosis, HttpAnswer, NodeFacts
 from headfirst.decide.engines.base import Launch, LaunchRequest
 from headfirst.decide.engines.layout import Layout
 
@@ -45,7 +45,7 @@ def started(rank: int, runtime: str | None = None) -> tuple[str, ...]:
     return (launch.entrypoint or "", *launch.command)
 
 
-def found(*nodes: Node) -> Diagnosis:
+def found(*nodes: NodeFacts) -> Diagnosis:
     return diagnose(nodes, SUBJECT)
 
 
@@ -90,9 +90,9 @@ def test_ranks_that_wait_for_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("health", "rule"), [(Answer(200, ""), None), (Answer(0, "/v1/x timed out"), "generate-hangs")]
+    ("health", "rule"), [(HttpAnswer(200, ""), None), (HttpAnswer(0, "/v1/x timed out"), "generate-hangs")]
 )
-def test_an_engine_that_was_ready(health: Answer, rule: str | None) -> None:
+def test_an_engine_that_was_ready(health: HttpAnswer, rule: str | None) -> None:
     head = container(0, {5.0: JOINING, 6.0: JOINED, 60.0: READY}, argv=started(0))
     worker = container(1, {5.0: JOINING, 6.0: JOINED}, argv=started(1))
     diagnosis = found(node(0, head, health=health), node(1, worker))
@@ -104,5 +104,5 @@ def test_an_engine_that_was_ready(health: Answer, rule: str | None) -> None:
 def test_a_minute_of_silence_between_processes_is_a_note() -> None:
     line = "INFO [shm_broadcast.py:698] No available shared memory broadcast block found in 60 seconds."
     head = container(0, {60.0: READY, 200.0: line}, argv=started(0))
-    diagnosis = found(node(0, head, health=Answer(200, ""), now=START + 300))
+    diagnosis = found(node(0, head, health=HttpAnswer(200, ""), now=START + 300))
     assert [note.rule for note in diagnosis.notes] == ["rank-busy"]

@@ -15,7 +15,7 @@ from headfirst.control.evidence.collect import RankHost, parse
 from headfirst.control.live import supervision
 from headfirst.control.live.clock import Clock, measure
 from headfirst.decide.cluster.login import HostAccess
-from headfirst.decide.diagnose.types import Node
+from headfirst.decide.diagnose.types import NodeFacts
 
 
 class Script:
@@ -83,7 +83,7 @@ def facts(told: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def parsed(rank: int, its: RankHost, clock: Clock, told: dict[str, Any]) -> Node:
+def parsed(rank: int, its: RankHost, clock: Clock, told: dict[str, Any]) -> NodeFacts:
     return parse(rank, its, clock, told, SGLANG)
 
 

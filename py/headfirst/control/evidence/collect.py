@@ -23,7 +23,7 @@ from headfirst.control.live.clock import Clock, run_script
 from headfirst.control.live.ssh_access.ssh import AT_ONCE
 from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.diagnose.subject import Subject, masked
-from headfirst.decide.diagnose.types import Answer, Container, Node
+from headfirst.decide.diagnose.types import HttpAnswer, NodeFacts, RankContainer
 from headfirst.decide.engines.base import ReadinessProbe
 from headfirst.decide.scrub import Scrubber
 
@@ -46,7 +46,7 @@ def collect(
     secrets: Sequence[str] = (),
     *,
     container: str = names.ENGINE,
-) -> list[Node]:
+) -> list[NodeFacts]:
     """The nodes by rank; `engine_url` as the head sees it. `secrets` are redacted in all that comes back.
 
     A host that does not answer, or answers what no node script does, is a node with its problem.
@@ -72,7 +72,9 @@ def _requests(url: str, subject: Subject) -> dict[str, Any]:
     return requests
 
 
-def _node(rank: int, target: RankHost, request: dict[str, Any], subject: Subject, scrubber: Scrubber) -> Node:
+def _node(
+    rank: int, target: RankHost, request: dict[str, Any], subject: Subject, scrubber: Scrubber
+) -> NodeFacts:
     try:
         clock, sent = run_script(
             target.access,
@@ -86,10 +88,10 @@ def _node(rank: int, target: RankHost, request: dict[str, Any], subject: Subject
         facts = node_answer.decode(sent, where=target.access.host)
         return parse(rank, target, clock, scrubber.value(facts), subject)
     except (NotReadyError, UntrustedError) as error:
-        return Node(rank, target.access.host, target.address, now=time.time(), problem=error.what)
+        return NodeFacts(rank, target.access.host, target.address, now=time.time(), problem=error.what)
 
 
-def parse(rank: int, target: RankHost, clock: Clock, facts: Any, subject: Subject) -> Node:
+def parse(rank: int, target: RankHost, clock: Clock, facts: Any, subject: Subject) -> NodeFacts:
     """What the node script reported, on the controller's clock, the values of secret flags masked.
 
     Raises UntrustedError naming the host.
@@ -102,7 +104,7 @@ def parse(rank: int, target: RankHost, clock: Clock, facts: Any, subject: Subjec
     except (ValueError, OverflowError, UntrustedError) as error:
         reason = error.what if isinstance(error, UntrustedError) else error
         raise UntrustedError(f"the answer of the node is refused: {reason}", where=host) from None
-    return Node(
+    return NodeFacts(
         rank=rank,
         host=host,
         address=target.address,
@@ -121,31 +123,31 @@ def parse(rank: int, target: RankHost, clock: Clock, facts: Any, subject: Subjec
     )
 
 
-def _health(answer: NodeAnswer, readiness: ReadinessProbe, *, where: str) -> Answer | None:
+def _health(answer: NodeAnswer, readiness: ReadinessProbe, *, where: str) -> HttpAnswer | None:
     """The first answer that no ready service gives, else 200."""
     health, probe = answer.health, answer.probe
     if health is None:
         return None
     if health.status != 200:
-        return Answer(health.status, f"{readiness.path} {health.text}")
+        return HttpAnswer(health.status, f"{readiness.path} {health.text}")
     if probe and probe.status != 200:
-        return Answer(probe.status, f"{readiness.probe_path} {probe.text}")
+        return HttpAnswer(probe.status, f"{readiness.probe_path} {probe.text}")
     keys = [str(key) for key in readiness.answer]
     if probe and not holds(json_document(probe.text, what="the answer to the probe", where=where), keys):
-        return Answer(0, f"{readiness.probe_path} has nothing at {'.'.join(keys)}")
-    return Answer(200, "")
+        return HttpAnswer(0, f"{readiness.probe_path} has nothing at {'.'.join(keys)}")
+    return HttpAnswer(200, "")
 
 
-def _answer(reply: Reply | None) -> Answer | None:
-    return Answer(reply.status, reply.text) if reply else None
+def _answer(reply: Reply | None) -> HttpAnswer | None:
+    return HttpAnswer(reply.status, reply.text) if reply else None
 
 
-def _container(engine: EngineContainer, clock: Clock, secret_flags: Collection[str]) -> Container:
+def _container(engine: EngineContainer, clock: Clock, secret_flags: Collection[str]) -> RankContainer:
     def when(at: str) -> float:
         return clock.corrected(docker_api.seconds(at)) if at > "0002" else 0.0
 
     state = container_state(engine.inspected)
-    return Container(
+    return RankContainer(
         id=state.id,
         image=state.image,
         image_id=state.image_id,

@@ -10,7 +10,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes i
 
 from headfirst.decide.diagnose.events import died_at, event
 from headfirst.decide.diagnose.subject import Subject, values
-from headfirst.decide.diagnose.types import Container, Event, Node
+from headfirst.decide.diagnose.types import Event, NodeFacts, RankContainer
 
 HANG_S = 60.0
 _NCCL_VERSION = re.compile(r"NCCL version (\d[\w.+]*)")
@@ -18,7 +18,7 @@ _NCCL_VERSION = re.compile(r"NCCL version (\d[\w.+]*)")
 _PEERMEM_NCCL = (2, 23)
 
 
-def of_all(nodes: Sequence[Node], subject: Subject, container_name: str) -> list[Event]:
+def of_all(nodes: Sequence[NodeFacts], subject: Subject, container_name: str) -> list[Event]:
     """Conditions of the present run, each on the rank that differs (the later one of two)."""
     there = [(node, node.container) for node in nodes if node.container]
     symptoms = [
@@ -41,12 +41,12 @@ def of_all(nodes: Sequence[Node], subject: Subject, container_name: str) -> list
     return symptoms
 
 
-def doing(node: Node, subject: Subject) -> str:
+def doing(node: NodeFacts, subject: Subject) -> str:
     """In a few words what a rank did last, by its log."""
     return subject.log.doing([line.text for line in node.container.log] if node.container else [])
 
 
-def _unlike_the_first(there: list[tuple[Node, Container]], subject: Subject) -> Iterator[Event]:
+def _unlike_the_first(there: list[tuple[NodeFacts, RankContainer]], subject: Subject) -> Iterator[Event]:
     """What must be the same on all ranks, compared with the first one's."""
     (head, first), *others = there
     flag = subject.about.head_flag
@@ -66,7 +66,7 @@ def _unlike_the_first(there: list[tuple[Node, Container]], subject: Subject) -> 
             yield _on(node, subject, container, "nccl-differs", other=head.host, mine=mine, theirs=theirs)
 
 
-def _hangs(node: Node, subject: Subject, container: Container) -> Iterator[Event]:
+def _hangs(node: NodeFacts, subject: Subject, container: RankContainer) -> Iterator[Event]:
     """A rank that runs, logs nothing and waits."""
     if not container.running or died_at(node, subject) is not None or not container.log:
         return
@@ -90,11 +90,11 @@ def _hangs(node: Node, subject: Subject, container: Container) -> Iterator[Event
         yield event(node, subject, "generate-hangs", node.now, [said])
 
 
-def _was_ready(subject: Subject, container: Container) -> bool:
+def _was_ready(subject: Subject, container: RankContainer) -> bool:
     return any(subject.log.ready.search(line.text) for line in container.log)
 
 
-def _compiling(subject: Subject, container: Container) -> tuple[Line, str] | None:
+def _compiling(subject: Subject, container: RankContainer) -> tuple[Line, str] | None:
     """The line since which CUDA graphs are captured, and the flag that makes it slow; None without these."""
     flags = [flag for flag in values(container.argv) if flag in subject.about.slow_start_flags]
     begin, end = subject.log.capturing, subject.log.captured
@@ -104,7 +104,7 @@ def _compiling(subject: Subject, container: Container) -> tuple[Line, str] | Non
     return captures[-1], flags[0]
 
 
-def _old_nccl(node: Node, subject: Subject, container: Container) -> Iterator[Event]:
+def _old_nccl(node: NodeFacts, subject: Subject, container: RankContainer) -> Iterator[Event]:
     version = _nccl(container)
     if node.hcas and version and tuple(int(part) for part in version.split(".")[:2]) < _PEERMEM_NCCL:
         yield _on(node, subject, container, "nccl-old", mine=version)
@@ -114,7 +114,7 @@ def _spins(gpu: dict[str, str]) -> bool:
     return gpu["utilization.gpu"] == "100" and gpu["utilization.memory"] == "0"
 
 
-def _difference(first: Container, second: Container, own_flags: Set[str]) -> str:
+def _difference(first: RankContainer, second: RankContainer, own_flags: Set[str]) -> str:
     """The arguments that only one of two ranks has, beside those that are each rank's own."""
     left, right = values(first.argv), values(second.argv)
     if left.get("-c") != right.get("-c"):
@@ -126,17 +126,17 @@ def _difference(first: Container, second: Container, own_flags: Set[str]) -> str
     return "; ".join(shown)
 
 
-def _nccl(container: Container) -> str | None:
+def _nccl(container: RankContainer) -> str | None:
     matches = (_NCCL_VERSION.search(line.text) for line in container.log)
     return next((match.group(1) for match in matches if match), None)
 
 
-def _begin(nodes: Sequence[Node]) -> float:
+def _begin(nodes: Sequence[NodeFacts]) -> float:
     """When the run began, as far as the nodes report it."""
     starts = [node.container.started_at for node in nodes if node.container and node.container.started_at]
     return min(starts, default=min(node.now for node in nodes))
 
 
-def _on(node: Node, subject: Subject, container: Container, name: str, **words: object) -> Event:
+def _on(node: NodeFacts, subject: Subject, container: RankContainer, name: str, **words: object) -> Event:
     at = container.started_at or container.created_at
     return event(node, subject, name, at, (), **words)

@@ -9,10 +9,10 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes i
 from headfirst.common import container_names as names
 from headfirst.decide.diagnose import conditions, events
 from headfirst.decide.diagnose.subject import Subject
-from headfirst.decide.diagnose.types import Diagnosis, Event, Node, NodeState
+from headfirst.decide.diagnose.types import Diagnosis, Event, NodeFacts, NodeState
 
 
-def diagnose(nodes: Sequence[Node], subject: Subject, container: str = names.ENGINE) -> Diagnosis:
+def diagnose(nodes: Sequence[NodeFacts], subject: Subject, container: str = names.ENGINE) -> Diagnosis:
     """What is wrong with the ranks of one replica, and where it began. `container` is their name."""
     states = [_state(node, subject) for node in nodes]
     symptoms = [symptom for node in nodes for symptom in events.of_node(node, subject)]
@@ -30,7 +30,7 @@ def diagnose(nodes: Sequence[Node], subject: Subject, container: str = names.ENG
     return Diagnosis(ready=False, decisive=first, then=rest, notes=notes, nodes=states)
 
 
-def _restarts(nodes: Sequence[Node], subject: Subject) -> list[Event]:
+def _restarts(nodes: Sequence[NodeFacts], subject: Subject) -> list[Event]:
     """How the runs ended after which Docker restarted a container."""
     told = []
     for node in nodes:
@@ -43,7 +43,7 @@ def _restarts(nodes: Sequence[Node], subject: Subject) -> list[Event]:
     return told
 
 
-def _state(node: Node, subject: Subject) -> NodeState:
+def _state(node: NodeFacts, subject: Subject) -> NodeState:
     container = node.container
     state = "unreachable" if node.problem else "missing"
     if container:

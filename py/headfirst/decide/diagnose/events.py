@@ -10,7 +10,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, Symptom
 
 from headfirst.decide.diagnose.subject import Subject
-from headfirst.decide.diagnose.types import Container, Event, Node
+from headfirst.decide.diagnose.types import Event, NodeFacts, RankContainer
 
 # The kernel and the driver may speak of a failure a little before the rank's container starts to.
 BEFORE_S = 60.0
@@ -24,7 +24,7 @@ LOG, KERNEL, DRIVER, PACKAGES, START, STATE = (
 )
 
 
-def of_node(node: Node, subject: Subject) -> list[Event]:
+def of_node(node: NodeFacts, subject: Subject) -> list[Event]:
     """All events of a node's present run, one a rule, the earliest; by time."""
     container = node.container
     subject = replace(subject, log=replace(subject.log, facts=_facts(node)))
@@ -40,12 +40,12 @@ def of_node(node: Node, subject: Subject) -> list[Event]:
     return _first_of_each(events)
 
 
-def _facts(node: Node) -> dict[str, str]:
+def _facts(node: NodeFacts) -> dict[str, str]:
     driver = next((gpu.get("driver_version", "") for gpu in node.gpus), "")
     return {"driver": driver, "cuda": node.container.cuda if node.container else ""}
 
 
-def of_earlier_run(node: Node, subject: Subject) -> list[Event]:
+def of_earlier_run(node: NodeFacts, subject: Subject) -> list[Event]:
     """Events of the run before Docker restarted the container."""
     lines = node.container.earlier if node.container else ()
     if not lines:
@@ -55,7 +55,7 @@ def of_earlier_run(node: Node, subject: Subject) -> list[Event]:
     return [_event(node, symptom, LOG) for symptom in ([unknown] if unknown else reasons)]
 
 
-def died_at(node: Node, subject: Subject) -> float | None:
+def died_at(node: NodeFacts, subject: Subject) -> float | None:
     """When a rank ended, or logged that it is about to; None for one that lives."""
     container = node.container
     if container is None:
@@ -65,18 +65,20 @@ def died_at(node: Node, subject: Subject) -> float | None:
 
 
 def event(
-    node: Node, subject: Subject, condition: str, at: float, lines: Sequence[str] = (), **words: object
+    node: NodeFacts, subject: Subject, condition: str, at: float, lines: Sequence[str] = (), **words: object
 ) -> Event:
     """The rule about a state that holds on a node, its words filled in."""
     shown = [subject.log.shown(line) for line in lines]
     return _event(node, causes.state(condition, at, shown, **words), STATE)
 
 
-def _event(node: Node, symptom: Symptom, source: str) -> Event:
+def _event(node: NodeFacts, symptom: Symptom, source: str) -> Event:
     return Event(rank=node.rank, host=node.host, source=source, **vars(symptom))
 
 
-def _end(node: Node, subject: Subject, container: Container, events: Sequence[Event]) -> Iterator[Event]:
+def _end(
+    node: NodeFacts, subject: Subject, container: RankContainer, events: Sequence[Event]
+) -> Iterator[Event]:
     """How the container ended, where no line of its log has the reason."""
     ended = died_at(node, subject)
     symptom = causes.end_of(
@@ -92,7 +94,7 @@ def _end(node: Node, subject: Subject, container: Container, events: Sequence[Ev
         yield _event(node, symptom, LOG if symptom.rule == "unknown-error" else STATE)
 
 
-def _tcp_instead_of_rdma(node: Node, subject: Subject, container: Container) -> Iterator[Event]:
+def _tcp_instead_of_rdma(node: NodeFacts, subject: Subject, container: RankContainer) -> Iterator[Event]:
     lines = [
         line for line in container.log if "via NET/Socket" in line.text or "NET/IB : No device" in line.text
     ]
@@ -102,7 +104,7 @@ def _tcp_instead_of_rdma(node: Node, subject: Subject, container: Container) -> 
 
 
 def _matched(
-    node: Node, subject: Subject, lines: Iterable[Line], source: str, begin: float
+    node: NodeFacts, subject: Subject, lines: Iterable[Line], source: str, begin: float
 ) -> Iterator[Event]:
     for line in lines:
         rule = subject.log.match(line.text)
@@ -112,7 +114,7 @@ def _matched(
         yield _event(node, causes.of_rule(subject.log, rule, timed), source)
 
 
-def _concerns(node: Node, rule: Rule, line: Line, begin: float) -> bool:
+def _concerns(node: NodeFacts, rule: Rule, line: Line, begin: float) -> bool:
     """Whether a line of the kernel is of this run, and not of some other container's memory."""
     if not rule.standing and line.at < begin - BEFORE_S:
         return False

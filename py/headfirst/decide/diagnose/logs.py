@@ -26,7 +26,7 @@ from headfirst.decide.diagnose import decide
 from headfirst.decide.diagnose.log_lines import LogLine, log_line
 from headfirst.decide.diagnose.log_words import index_of
 from headfirst.decide.diagnose.subject import Subject, subject
-from headfirst.decide.diagnose.types import Answer, Container, Diagnosis, Event, Node
+from headfirst.decide.diagnose.types import Diagnosis, Event, HttpAnswer, NodeFacts, RankContainer
 from headfirst.decide.scrub import without_tokens
 
 # Lines that differ only in digits, and in letters that hexadecimal numbers have, count as alike.
@@ -176,10 +176,10 @@ def _outcome(log: Sequence[Line], of: Subject) -> str:
     return outcome
 
 
-def _node(rank: int, file: LogFile, log: Sequence[Line], of: Subject, serves: bool) -> Node:
+def _node(rank: int, file: LogFile, log: Sequence[Line], of: Subject, serves: bool) -> NodeFacts:
     """A log as that of a rank, which has ended where it names an error and nothing serves."""
     failed = any(of.log.any_error.search(of.log.plain(line.text)) for line in log)
-    container = Container(
+    container = RankContainer(
         *("", "", "", (), "1 line" if file.lines == 1 else f"{file.lines:,} lines"),
         running=serves or not failed,
         exit_code=None,
@@ -191,8 +191,8 @@ def _node(rank: int, file: LogFile, log: Sequence[Line], of: Subject, serves: bo
         finished_at=log[-1].at,
         log=tuple(sorted(log)),
     )
-    health = Answer(200, "") if serves else None
-    return Node(rank, file.name, now=log[-1].at, container=container, health=health)
+    health = HttpAnswer(200, "") if serves else None
+    return NodeFacts(rank, file.name, now=log[-1].at, container=container, health=health)
 
 
 @cache

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from headfirst.common.errors import NotReadyError
 from headfirst.common.metrics import Metrics, samples
 from headfirst.decide.diagnose.subject import values
-from headfirst.decide.diagnose.types import Answer, Live, Node, Tuning
+from headfirst.decide.diagnose.types import HttpAnswer, Live, NodeFacts, Tuning
 from headfirst.decide.engines.base import Engine
 
 
-def tune(nodes: Sequence[Node], engine: Engine) -> Tuning:
+def tune(nodes: Sequence[NodeFacts], engine: Engine) -> Tuning:
     """Advice for a service. NotReadyError where neither the engine nor its log has figures."""
     about, metrics = engine.diagnostics, engine.metrics
     head = nodes[0]
-    answer = head.metrics or Answer(0, head.problem or "the host was not probed")
+    answer = head.metrics or HttpAnswer(0, head.problem or "the host was not probed")
     live = read_live(answer.text, metrics) if answer.status == 200 else None
     words = values(head.container.argv if head.container else ())
     given = {flag: value for flag, value in words.items() if value and flag.startswith("--")}
@@ -32,7 +32,7 @@ def _figures_alone(title: str, live: Live | None, given: dict[str, str]) -> Tuni
     return Tuning(engine=title, live=live, load=load, arguments=given, advice=None)
 
 
-def _no_figures(head: Node, answer: Answer, metrics: Metrics) -> NotReadyError:
+def _no_figures(head: NodeFacts, answer: HttpAnswer, metrics: Metrics) -> NotReadyError:
     hint = "Run `deploy diagnose` without --tuning."
     if answer.status not in (200, 404):
         said = f"HTTP {answer.status}" if answer.status else answer.text

@@ -10,7 +10,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes i
 from pydantic import BaseModel, ConfigDict
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """What an HTTP address answered; status 0: nothing did, and `text` states why."""
 
     status: int
@@ -18,7 +18,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Container:
+class RankContainer:
     """A rank's container. Times are seconds since 1970 by the controller's clock; 0.0: never.
 
     `exit_code` is None where only a log is known.
@@ -44,7 +44,7 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeFacts:
     """One host of a rank. Its clock is `offset` seconds ahead of the controller's, sure to `error` seconds.
 
     `problem` states why no state is known; `gpus` are nvidia-smi's fields, one dict a GPU. `health` is 200 if
@@ -58,14 +58,14 @@ class Node:
     error: float = 0.0
     now: float = 0.0
     problem: str | None = None
-    container: Container | None = None
+    container: RankContainer | None = None
     kernel: tuple[Line, ...] = ()
     driver: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     gpus: tuple[dict[str, str], ...] = ()
     hcas: tuple[str, ...] = ()
-    health: Answer | None = None
-    metrics: Answer | None = field(default=None, repr=False)
+    health: HttpAnswer | None = None
+    metrics: HttpAnswer | None = field(default=None, repr=False)
 
 
 class Event(BaseModel):

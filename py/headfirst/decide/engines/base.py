@@ -27,7 +27,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task as Task
 
 if TYPE_CHECKING:
-    from headfirst.decide.diagnose.types import Live, Node, Tuning
+    from headfirst.decide.diagnose.types import Live, NodeFacts, Tuning
 
 
 @dataclass(frozen=True)
@@ -366,7 +366,7 @@ class Diagnostics:
     own_flags: frozenset[str] = frozenset()  # what one rank has and another does not
     secret_flags: frozenset[str] = frozenset()  # their values are never shown
     slow_start_flags: frozenset[str] = frozenset()  # with one the start of a large model takes 20 minutes
-    tune: Callable[[Sequence[Node], Live | None, Mapping[str, str]], Tuning | None] | None = None
+    tune: Callable[[Sequence[NodeFacts], Live | None, Mapping[str, str]], Tuning | None] | None = None
 
 
 def _all_layers(stage: int, stages: int, layers: int, environment: Mapping[str, str]) -> range:

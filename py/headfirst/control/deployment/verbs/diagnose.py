@@ -16,7 +16,7 @@ from headfirst.decide.diagnose import logs
 from headfirst.decide.diagnose.decide import diagnose as decide
 from headfirst.decide.diagnose.subject import Subject, subject
 from headfirst.decide.diagnose.tuning import tune
-from headfirst.decide.diagnose.types import Diagnosis, Node, ReplicaDiagnosis, Tuning
+from headfirst.decide.diagnose.types import Diagnosis, NodeFacts, ReplicaDiagnosis, Tuning
 
 
 def diagnose(cluster: Cluster, chosen: str | None) -> list[ReplicaDiagnosis]:
@@ -57,7 +57,7 @@ def _diagnose(cluster: Cluster, service: Service, replica: Replica) -> Diagnosis
     return diagnosis
 
 
-def nodes_of(cluster: Cluster, service: Service, replica: Replica) -> tuple[list[Node], Subject]:
+def nodes_of(cluster: Cluster, service: Service, replica: Replica) -> tuple[list[NodeFacts], Subject]:
     """The nodes of a replica by rank as they are now, and what they were asked for."""
     access, secrets = host_access(cluster), known_credentials(cluster)
     key = known_key(secrets, service) or ""

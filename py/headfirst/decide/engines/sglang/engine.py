@@ -39,7 +39,7 @@ from headfirst.decide.engines.sglang import (
 from headfirst.decide.engines.sglang.launch import METRICS_FLAG
 
 if TYPE_CHECKING:
-    from headfirst.decide.diagnose.types import Live, Node, Tuning
+    from headfirst.decide.diagnose.types import Live, NodeFacts, Tuning
 
 # The newest first; each has an arguments-VERSION.json (tools/sglang_arguments.py) and a support-VERSION.json.
 VERSIONS = ("0.5.23", "0.5.22")
@@ -163,7 +163,7 @@ _PROBES: dict[Task, ReadinessProbe] = {
 }
 
 
-def _tune(nodes: Sequence[Node], live: Live | None, given: Mapping[str, str]) -> Tuning | None:
+def _tune(nodes: Sequence[NodeFacts], live: Live | None, given: Mapping[str, str]) -> Tuning | None:
     """The rules of SGLang's tuning guide; imported here, as reading logs takes a while to import."""
     from headfirst.decide.engines.sglang.tuning import tune
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 from pydantic import BaseModel, ConfigDict
 
-from headfirst.decide.diagnose.types import Advice, Live, Node, Tuning
+from headfirst.decide.diagnose.types import Advice, Live, NodeFacts, Tuning
 
 # Above this the KV cache is well used; below it a queue should be let in.
 FULL = 0.9
@@ -55,7 +55,7 @@ class Past(BaseModel):
     max_running: int | None = None
 
 
-def tune(nodes: Sequence[Node], live: Live | None, given: Mapping[str, str]) -> Tuning | None:
+def tune(nodes: Sequence[NodeFacts], live: Live | None, given: Mapping[str, str]) -> Tuning | None:
     """Advice for a service; None where there are no figures, and it has not run out of memory either."""
     there = [node.container for node in nodes if node.container]
     past = read_past([(*container.earlier, *container.log) for container in there])
