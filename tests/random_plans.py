@@ -26,7 +26,7 @@ from headfirst.decide import engines
 from headfirst.decide.cluster.settings import CLUSTER_NAMES, HOST_NAMES, SERVICE_NAMES
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.model.config import Weights, from_config
+from headfirst.decide.model.config import WeightFiles, from_config
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Node, Plan, PlannedReplica, PlannedService
 from hypothesis import strategies as st
@@ -394,7 +394,12 @@ def planned(example: Example, path: Path) -> tuple[Cluster, Plan] | None:
 def described(config: Mapping[str, Any], size: int) -> Checkpoint:
     """Its checkpoint, whose headers were not read."""
     return from_config(
-        config, id="org/model", revision=None, weights=Weights(size, ()), source="folder", where="config.json"
+        config,
+        id="org/model",
+        revision=None,
+        weights=WeightFiles(size, ()),
+        source="folder",
+        where="config.json",
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import generated
 from headfirst.decide import engines
 from headfirst.decide.engines import presets
-from headfirst.decide.engines.presets import LayoutRule, Rule
+from headfirst.decide.engines.presets import ArgumentRule, LayoutRule
 from headfirst.decide.model.families import families
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -90,12 +90,12 @@ def _linked(source: str) -> str:
     return f"[{label}]({address}) {rest}".strip()
 
 
-def _families(rule: Rule | LayoutRule, every: str) -> str:
+def _families(rule: ArgumentRule | LayoutRule, every: str) -> str:
     titles = {family.name: family.title for family in families()}
     return ", ".join(titles[name] for name in rule.families) or every
 
 
-def _when(rule: Rule, any_preset: str) -> str:
+def _when(rule: ArgumentRule, any_preset: str) -> str:
     needs = [rule.compute_capability] if rule.compute_capability else []
     needs += [need.replace("_", " ") for need in rule.needs]
     needs += ["offered"] if rule.offered else []

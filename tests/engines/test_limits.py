@@ -19,7 +19,7 @@ from headfirst.decide.hardware import gpus
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.model.config import Weights, from_config
+from headfirst.decide.model.config import WeightFiles, from_config
 
 Capability = tuple[int, int]
 LLAMA = {
@@ -246,6 +246,6 @@ def test_lmdeploys_back_ends_read_the_same_quantised_checkpoints(version: str) -
 
 def quantized(config: dict[str, Any] | None, dtype: str) -> Checkpoint:
     """A Llama with this quantization_config and weights of this safetensors dtype."""
-    weights = Weights(1000, (), [[StoredTensor("model.layers.0.mlp.up_proj.weight", dtype, (), 0, 1000)]])
+    weights = WeightFiles(1000, (), [[StoredTensor("model.layers.0.mlp.up_proj.weight", dtype, (), 0, 1000)]])
     described = LLAMA if config is None else LLAMA | {"quantization_config": config}
     return from_config(described, id="a/b", revision=None, weights=weights, source="folder", where="x")

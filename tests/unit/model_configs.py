@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.model.config import Weights, from_config
+from headfirst.decide.model.config import WeightFiles, from_config
 
 FOLDER = Path(__file__).parent / "data" / "model-configs"
 
@@ -33,7 +33,7 @@ def checkpoint(name: str, weights: int = 10**9) -> Checkpoint:
         described["config"],
         id=name.replace("--", "/", 1),
         revision=None,
-        weights=Weights(weights, ()),
+        weights=WeightFiles(weights, ()),
         source="folder",
         where=name,
         quantization_config=described.get("hf_quant_config"),

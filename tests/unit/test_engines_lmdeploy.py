@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
 from headfirst.common.errors import InputError
-from headfirst.decide.engines.base import Engine, LaunchRequest, Start
+from headfirst.decide.engines.base import Engine, EngineStart, LaunchRequest
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.lmdeploy import backend
 from headfirst.decide.engines.lmdeploy.engine import ENGINES
@@ -348,9 +348,9 @@ CUDA_13 = "openmmlab/lmdeploy:v0.18.0-cu13.0"
 V4, GLM_FLASH = "deepseek-ai/DeepSeek-V4-Flash", "zai-org/GLM-4.7-Flash"
 
 
-def start(gpu: str, image: str = "", nodes: int = 1, **values: Any) -> Start:
+def start(gpu: str, image: str = "", nodes: int = 1, **values: Any) -> EngineStart:
     image = image or ENGINE.default_image("cuda")
-    return Start(image, ENGINE.cuda(image), gpus.find(gpu), nodes, values)
+    return EngineStart(image, ENGINE.cuda(image), gpus.find(gpu), nodes, values)
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def start(gpu: str, image: str = "", nodes: int = 1, **values: Any) -> Start:
         (QWEN.id, start("B300"), "TurboMind has no kernels for B300-288G (compute capability 10.3): write"),
     ],
 )
-def test_what_an_image_has_no_kernel_or_package_for(id: str, start: Start, clause: str) -> None:
+def test_what_an_image_has_no_kernel_or_package_for(id: str, start: EngineStart, clause: str) -> None:
     (problem,) = ENGINE.start_problems(model(id), start)
     assert clause in problem
 
@@ -386,7 +386,7 @@ def test_what_an_image_has_no_kernel_or_package_for(id: str, start: Start, claus
         (QWEN.id, start("T4")),
     ],
 )
-def test_what_starts(id: str, start: Start) -> None:
+def test_what_starts(id: str, start: EngineStart) -> None:
     assert ENGINE.start_problems(model(id), start) == []
 
 

@@ -16,7 +16,7 @@ from headfirst.decide.engines.vllm import kv_cache as vllm_cache
 from headfirst.decide.engines.vllm import layout as vllm_layout
 from headfirst.decide.hardware.gpus import MIB, find
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.model.config import Weights, from_config
+from headfirst.decide.model.config import WeightFiles, from_config
 
 RECORD: dict[str, Any] = json.loads(
     (Path(__file__).parent / "data" / "hybrid-caches.json").read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ def described(config: dict[str, Any]) -> Checkpoint:
         config,
         id="org/model",
         revision=None,
-        weights=Weights(10**11, ()),
+        weights=WeightFiles(10**11, ()),
         source="folder",
         where="config.json",
     )

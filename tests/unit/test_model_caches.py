@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.model.config import Weights, from_config
+from headfirst.decide.model.config import WeightFiles, from_config
 
 BASE = {
     "architectures": ["XForCausalLM"],
@@ -26,7 +26,7 @@ def described(**changes: Any) -> Checkpoint:
         json.loads(json.dumps({**BASE, **changes})),
         id="x/x",
         revision=None,
-        weights=Weights(10**9, ()),
+        weights=WeightFiles(10**9, ()),
         source="hub",
         where="config.json",
     )

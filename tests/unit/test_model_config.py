@@ -9,7 +9,7 @@ from headfirst.common.errors import InputError
 from headfirst.common.safetensors_file import StoredTensor
 from headfirst.common.untrusted import UntrustedError
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.model.config import Weights, from_config
+from headfirst.decide.model.config import WeightFiles, from_config
 from headfirst.decide.model.measured import Part, part_of
 from model_configs import config
 from together import together
@@ -17,7 +17,7 @@ from together import together
 
 def described(config: dict[str, Any], *tensors: StoredTensor, **more: Any) -> Checkpoint:
     """The checkpoint of `config` and one shard with `tensors`."""
-    weights = Weights(sum(tensor.end - tensor.start for tensor in tensors), (), [tensors])
+    weights = WeightFiles(sum(tensor.end - tensor.start for tensor in tensors), (), [tensors])
     return from_config(config, id="a/b", revision=None, weights=weights, source="folder", where="x", **more)
 
 

@@ -17,7 +17,7 @@ from headfirst.decide.engines import arguments
 from headfirst.decide.engines import presets as engine_presets
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Machines
-from headfirst.decide.engines.presets import LayoutRule, Preset, Rule
+from headfirst.decide.engines.presets import ArgumentRule, LayoutRule, Preset
 from headfirst.decide.engines.sglang import support
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue, families
@@ -87,7 +87,7 @@ def searched(preset: Preset) -> Situation:
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: f"{engine.name}-{engine.version}")
 def test_the_engines_parser_accepts_each_rule(engine: Engine) -> None:
     refused, merged = [], []
-    rules: list[Rule | LayoutRule] = [
+    rules: list[ArgumentRule | LayoutRule] = [
         *engine_presets.rules(engine.name),
         *engine_presets.layouts(engine.name),
     ]
@@ -586,7 +586,7 @@ def test_what_the_engine_refuses_is_left_out() -> None:
 
 
 def test_a_rule_for_one_version_has_a_reason_in_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    rule = engine_presets.Rule(
+    rule = engine_presets.ArgumentRule(
         arguments={"--reasoning-parser": "beam"},
         reason="For the newer version.",
         source="https://example.org",

@@ -24,7 +24,7 @@ from headfirst.decide.engines import access, arguments
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.model.config import Weights, from_config
+from headfirst.decide.model.config import WeightFiles, from_config
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan, PlannedService
 
@@ -131,7 +131,7 @@ def checkpoint(case: Mapping[str, Any], model: str) -> Checkpoint:
         entry,
         id=model,
         revision=None,
-        weights=Weights(like["weights"], ()),
+        weights=WeightFiles(like["weights"], ()),
         source="hub",
         where=model,
     )

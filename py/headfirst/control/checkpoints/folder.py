@@ -12,7 +12,7 @@ from headfirst.common.safetensors_file import read_shard
 from headfirst.common.untrusted import UntrustedError, file_listing, json_document, relative_path
 from headfirst.control.checkpoints.chat_template import has_template
 from headfirst.decide.model.checkpoint import Checkpoint, Shard
-from headfirst.decide.model.config import Weights, from_config
+from headfirst.decide.model.config import WeightFiles, from_config
 
 INDEX = "model.safetensors.index.json"
 QUANTIZATION = "hf_quant_config.json"  # NVIDIA ModelOpt's, where config.json has no quantization_config
@@ -40,7 +40,7 @@ def describe_folder(folder: Path, *, id: str | None = None, revision: str | None
         config,
         id=id or str(folder),
         revision=revision,
-        weights=Weights(
+        weights=WeightFiles(
             total_bytes=sum(shard.size for shard in shards),
             shards=tuple(Shard(name=shard.path.name, bytes=shard.size) for shard in shards),
             tensors=[list(shard.tensors.values()) for shard in shards],

@@ -39,7 +39,7 @@ from headfirst.control.checkpoints.folder import (
 from headfirst.control.checkpoints.hub_requests import Hub, HubUnreachableError, NoPartsError, Requests
 from headfirst.decide.model.catalogue_entries import RELEASED
 from headfirst.decide.model.checkpoint import Checkpoint, Shard
-from headfirst.decide.model.config import Weights, from_config
+from headfirst.decide.model.config import WeightFiles, from_config
 
 _T = TypeVar("_T")
 _COMMIT = re.compile("[0-9a-f]{40}")
@@ -168,7 +168,7 @@ def _parse(session: _Session, revision: str | None) -> Sent:
         config,
         id=id,
         revision=revision,
-        weights=Weights(sum(shard.bytes or 0 for shard in shards), shards, tensors),
+        weights=WeightFiles(sum(shard.bytes or 0 for shard in shards), shards, tensors),
         source="hub",
         where=session.where,
         quantization_config=quantization,

@@ -62,7 +62,7 @@ _OF_LAUNCHERS = {"--backend": "Set engine in the inventory."}
 
 
 @dataclass(frozen=True)
-class Problem:
+class ArgumentProblem:
     """One thing wrong with an argument: what, and the nearest thing that would be right."""
 
     argument: str
@@ -74,7 +74,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedOption:
     """An option with which the engine starts and the service does not answer as clients and checks need it.
 
     `why` is one sentence or two, with what to write instead. `harmless` is whether a value changes nothing.
@@ -85,14 +85,14 @@ class Refused:
     what: str = "cannot be used here"
 
 
-def within(low: float, high: float = 2**40) -> Refused:
+def within(low: float, high: float = 2**40) -> RefusedOption:
     """A number, or each of a list, that the engine accepts or with which the plan's sizes have a meaning."""
 
     def harmless(value: Any) -> bool:
         numbers = value if isinstance(value, list) else [value]
         return all(number is None or low <= number <= high for number in numbers)
 
-    return Refused(f"Write a number from {low} to {high}.", harmless, what="is out of range")
+    return RefusedOption(f"Write a number from {low} to {high}.", harmless, what="is out of range")
 
 
 def _is_object(value: Any) -> bool:
@@ -102,10 +102,10 @@ def _is_object(value: Any) -> bool:
         return False
 
 
-OBJECT = Refused("Write a JSON object.", _is_object, what="has a value of another type")
+OBJECT = RefusedOption("Write a JSON object.", _is_object, what="has a value of another type")
 
 
-def object_of(texts: Sequence[str], counts: Sequence[str]) -> Refused:
+def object_of(texts: Sequence[str], counts: Sequence[str]) -> RefusedOption:
     """A JSON object in which these keys are texts, and these whole numbers from 1, where they are set."""
 
     def harmless(value: Any) -> bool:
@@ -116,7 +116,7 @@ def object_of(texts: Sequence[str], counts: Sequence[str]) -> Refused:
         )
 
     listed = f"{', '.join(texts)} as texts and {', '.join(counts)} from 1 to {_MOST_RANKS}"
-    return Refused(f"Write a JSON object with {listed}.", harmless, what="has a value of another type")
+    return RefusedOption(f"Write a JSON object with {listed}.", harmless, what="has a value of another type")
 
 
 def _is_count(value: Any) -> bool:
@@ -142,7 +142,7 @@ class Arguments:
     """The user's engine arguments, understood: destination name -> typed value, and what is wrong."""
 
     values: Mapping[str, Any]
-    problems: tuple[Problem, ...]
+    problems: tuple[ArgumentProblem, ...]
 
     def require(self, *, where: str | None = None) -> Mapping[str, Any]:
         """The values; InputError listing every problem when there is one."""
@@ -169,8 +169,8 @@ class Specification:
     options: Mapping[str, Mapping[str, Any]]  # by flag
     removed: Mapping[str, str]
     owned: Mapping[str, str]
-    refused: Mapping[str, Refused] = field(default_factory=dict)
-    bounds: Mapping[str, Refused] = field(default_factory=dict)
+    refused: Mapping[str, RefusedOption] = field(default_factory=dict)
+    bounds: Mapping[str, RefusedOption] = field(default_factory=dict)
 
 
 def load(
@@ -178,8 +178,8 @@ def load(
     title: str,
     version: str,
     owned: Mapping[str, str],
-    refused: Mapping[str, Refused] | None = None,
-    bounds: Mapping[str, Refused] | None = None,
+    refused: Mapping[str, RefusedOption] | None = None,
+    bounds: Mapping[str, RefusedOption] | None = None,
 ) -> Specification:
     """The specification of `version` of the engine in `package`; `title` is its name in messages."""
     options = read(package, f"arguments-{version}.json")["options"]
@@ -216,12 +216,14 @@ def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
     Abbreviated flags are refused too: the next release may have a second flag with the same beginning.
     """
     values: dict[str, Any] = {}
-    problems: list[Problem] = []
+    problems: list[ArgumentProblem] = []
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
         if not is_flag(word):
-            problems.append(Problem(word, f"{word!r} is in the place of a flag.", "Flags start with '--'."))
+            problems.append(
+                ArgumentProblem(word, f"{word!r} is in the place of a flag.", "Flags start with '--'.")
+            )
             continue
         flag, has_value, attached = word.partition("=")
         given = [attached] if has_value else []
@@ -268,25 +270,29 @@ def _full(option: Mapping[str, Any] | None, given: Sequence[str]) -> bool:
     return option.get("nargs") in (None, "?") and len(given) == 1
 
 
-def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> Problem:
+def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> ArgumentProblem:
     if flag in spec.removed:
-        return Problem(flag, f"{flag} was removed: {spec.engine} does not have it.", spec.removed[flag])
+        return ArgumentProblem(
+            flag, f"{flag} was removed: {spec.engine} does not have it.", spec.removed[flag]
+        )
     if (other := counterpart(spec, flag)) and not other.startswith(flag):  # else it is cut short
         advice = spec.owned.get(spec.options[other]["dest"], f"Its counterpart is {other}.")
-        return Problem(flag, f"{spec.engine} has no {flag}.", advice)
+        return ArgumentProblem(flag, f"{spec.engine} has no {flag}.", advice)
     if flag in _OF_LAUNCHERS:
-        return Problem(flag, f"{spec.engine} has no {flag}.", _OF_LAUNCHERS[flag])
+        return ArgumentProblem(flag, f"{spec.engine} has no {flag}.", _OF_LAUNCHERS[flag])
     if meant := _with_two_dashes(spec, flag):
         instead = spec.owned.get(spec.options[meant]["dest"])
         hint = f"{meant} is set by the plan. {instead}" if instead else f"Write {meant}."
-        return Problem(flag, f"{spec.engine} has no {flag}: long flags start with two dashes.", hint)
+        return ArgumentProblem(flag, f"{spec.engine} has no {flag}: long flags start with two dashes.", hint)
     longer = [known for known in spec.options if known.startswith(flag)] if len(flag) > 3 else []
     dests = {spec.options[known]["dest"] for known in longer}
     if len(dests) == 1:
         owned = _owned(spec, spec.options[longer[0]], flag, values)
-        return owned or Problem(flag, f"{flag} is cut short.", f"Write {longer[0]}.")
+        return owned or ArgumentProblem(flag, f"{flag} is cut short.", f"Write {longer[0]}.")
     near = difflib.get_close_matches(flag.replace("_", "-"), spec.options, n=1, cutoff=0.75)
-    return Problem(flag, f"{spec.engine} has no {flag}.", f"Did you mean {near[0]}?" if near else None)
+    return ArgumentProblem(
+        flag, f"{spec.engine} has no {flag}.", f"Did you mean {near[0]}?" if near else None
+    )
 
 
 def _with_two_dashes(spec: Specification, flag: str) -> str | None:
@@ -299,36 +305,36 @@ def _with_two_dashes(spec: Specification, flag: str) -> str | None:
 
 def _owned(
     spec: Specification, option: Mapping[str, Any], flag: str, values: Mapping[str, Any]
-) -> Problem | None:
+) -> ArgumentProblem | None:
     if option["dest"] in spec.owned:
-        return Problem(flag, f"{flag} is set by the plan.", spec.owned[option["dest"]])
+        return ArgumentProblem(flag, f"{flag} is set by the plan.", spec.owned[option["dest"]])
     if option["dest"] in values and not option.get("repeat"):
-        return Problem(flag, f"{flag} is given twice.", "Keep one of them.")
+        return ArgumentProblem(flag, f"{flag} is given twice.", "Keep one of them.")
     return None
 
 
 def _refused(
     spec: Specification, option: Mapping[str, Any], flag: str, values: Mapping[str, Any]
-) -> Problem | None:
+) -> ArgumentProblem | None:
     refused = spec.refused.get(option["dest"]) or spec.bounds.get(option["dest"])
     if refused is None or refused.harmless(values[option["dest"]]):
         return None
-    return Problem(flag, f"{flag} {refused.what}.", refused.why)
+    return ArgumentProblem(flag, f"{flag} {refused.what}.", refused.why)
 
 
 def _store(
     option: Mapping[str, Any], flag: str, given: Sequence[str], values: dict[str, Any]
-) -> Problem | None:
+) -> ArgumentProblem | None:
     """Put the typed value into `values`, or report why the engine would refuse it."""
     dest, nargs = option["dest"], option.get("nargs")
     if option["type"] == "flag":
         if given:
-            return Problem(flag, f"{flag} takes no value, but {given[0]!r} is given.")
+            return ArgumentProblem(flag, f"{flag} takes no value, but {given[0]!r} is given.")
         negative = flag in option["negative"] if "negative" in option else flag.startswith("--no-")
         values[dest] = option.get("const", not negative)
         return None
     if not given and nargs not in ("*", "?"):
-        return Problem(flag, f"{flag} needs a value.", _expected(option))
+        return ArgumentProblem(flag, f"{flag} needs a value.", _expected(option))
     typed: list[Any] = []
     for text in given:
         if option.get("none") and text in ("", "None"):
@@ -337,14 +343,14 @@ def _store(
         try:
             typed.append(_CONVERTERS[option["type"]](text))
         except ValueError:
-            return Problem(flag, f"{flag} cannot take {text!r}.", _expected(option))
+            return ArgumentProblem(flag, f"{flag} cannot take {text!r}.", _expected(option))
         if problem := _keys(option, flag, typed[-1]):
             return problem
         if "choices" in option and typed[-1] not in option["choices"]:
             near = difflib.get_close_matches(text, map(str, option["choices"]), n=1, cutoff=0.5)
             choices = f"Its values are {', '.join(map(str, option['choices']))}."
             hint = f"Did you mean {near[0]}? {choices}" if near else choices
-            return Problem(flag, f"{flag} cannot be {text!r}.", hint)
+            return ArgumentProblem(flag, f"{flag} cannot be {text!r}.", hint)
     if option.get("repeat"):
         values.setdefault(dest, []).append(typed[0])
     elif nargs is None:
@@ -356,7 +362,7 @@ def _store(
     return None
 
 
-def _keys(option: Mapping[str, Any], flag: str, value: Any) -> Problem | None:
+def _keys(option: Mapping[str, Any], flag: str, value: Any) -> ArgumentProblem | None:
     """What the engine would refuse about the keys of a JSON object."""
     if "keys" not in option:
         return None
@@ -365,7 +371,7 @@ def _keys(option: Mapping[str, Any], flag: str, value: Any) -> Problem | None:
         return None
     near = difflib.get_close_matches(unknown[0], option["keys"], n=1, cutoff=0.6)
     hint = f"Did you mean {near[0]}?" if near else f"Its keys are {', '.join(option['keys'])}."
-    return Problem(flag, f"{flag} has no key {unknown[0]!r}.", hint)
+    return ArgumentProblem(flag, f"{flag} has no key {unknown[0]!r}.", hint)
 
 
 def _expected(option: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from headfirst.common.metrics import Metrics as Metrics
 from headfirst.decide.cluster.settings import KvCarrier, Role
 from headfirst.decide.containers.image import ImageRecipe
 from headfirst.decide.engines import arguments
-from headfirst.decide.engines.arguments import Arguments, Refused, Specification
+from headfirst.decide.engines.arguments import Arguments, RefusedOption, Specification
 from headfirst.decide.engines.host_memory import HostRequest, KeptMemory, nothing
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import MIB, Gpu
@@ -136,7 +136,7 @@ class Computing:
 
 
 @dataclass(frozen=True)
-class Needs:
+class ArgumentNeeds:
     """What LoRA adapters or a draft model need of the engine's arguments: flags with values, and why.
 
     `note`: what is not known; `problem`: why the engine refuses them, a clause.
@@ -267,13 +267,15 @@ OWN_KEY = (
     "that clients have already, set api_key_file=PATH. `deploy credentials` prints the key; with proxy=true "
     "`deploy keys add` makes one for each user."
 )
-TLS = Refused(
+TLS = RefusedOption(
     "The checks, the router and the chat page use HTTP: set tls=files or tls=local-ca in the inventory, "
     "which puts a proxy with TLS in front."
 )
-TEXTS = Refused("Clients, the chat page and the checks send texts, which need the tokenizer: leave it out.")
+TEXTS = RefusedOption(
+    "Clients, the chat page and the checks send texts, which need the tokenizer: leave it out."
+)
 # With 0 the service refuses, or leaves waiting, each request.
-SOME = Refused(
+SOME = RefusedOption(
     "No request would be answered: write 1 or more.", harmless=lambda number: number is None or number > 0
 )
 WAITING = "The service answers nobody until another program sends it"
@@ -385,12 +387,12 @@ def _as_stored(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any
     return None
 
 
-def _no_needs(adapters: Adapters, values: Mapping[str, Any]) -> Needs:
-    return Needs()
+def _no_needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
+    return ArgumentNeeds()
 
 
-def _no_draft(request: DraftRequest) -> Needs:
-    return Needs(problem="the engine takes no draft model")
+def _no_draft(request: DraftRequest) -> ArgumentNeeds:
+    return ArgumentNeeds(problem="the engine takes no draft model")
 
 
 def _names_none(values: Mapping[str, Any]) -> tuple[str, str]:
@@ -403,7 +405,7 @@ def _no_problems(
     return []
 
 
-def _always_starts(checkpoint: Checkpoint, start: Start) -> list[str]:
+def _always_starts(checkpoint: Checkpoint, start: EngineStart) -> list[str]:
     return []
 
 
@@ -415,7 +417,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Side:
+class RoleLayout:
     """The prefill or the decode replicas of a service, which are alike."""
 
     layout: Layout
@@ -433,7 +435,7 @@ class Disaggregation:
     """
 
     carriers: Sequence[KvCarrier]
-    problems: Callable[[Checkpoint, Side, Side], list[str]]
+    problems: Callable[[Checkpoint, RoleLayout, RoleLayout], list[str]]
     worker: Callable[[KvTransfer], Mapping[str, Any]]
     probe_body: Mapping[str, Any] = field(default_factory=dict)
     side: str | None = None
@@ -444,7 +446,7 @@ class Disaggregation:
 
 
 @dataclass(frozen=True)
-class Start:
+class EngineStart:
     """What an engine starts with, beside the checkpoint. `cuda`: of the image; "" where it is not known."""
 
     image: str
@@ -499,9 +501,9 @@ class Engine:
     # The type in which it computes; None, and by default: that of the checkpoint.
     computing: Callable[[Checkpoint, Gpu | None, Values], Computing | None] = _as_stored
     # What the adapters need, or why one is refused; by default nothing.
-    adapter_needs: Callable[[Adapters, Values], Needs] = _no_needs
+    adapter_needs: Callable[[Adapters, Values], ArgumentNeeds] = _no_needs
     # What a draft model needs, or why it is refused.
-    draft_needs: Callable[[DraftRequest], Needs] = _no_draft
+    draft_needs: Callable[[DraftRequest], ArgumentNeeds] = _no_draft
     # The draft that arguments name, and the flag that names it; two empty texts where they name none.
     named_draft: Callable[[Values], tuple[str, str]] = _names_none
     # The buffers of adapters; None: it has no such argument.
@@ -513,11 +515,11 @@ class Engine:
     disaggregation: Disaggregation | None = None
     ports_alone: range = range(0)  # of which a replica on one host takes a port, on every interface
     # Why what is in the image cannot serve the checkpoint on the GPU, a clause each. By default nothing.
-    start_problems: Callable[[Checkpoint, Start], list[str]] = _always_starts
+    start_problems: Callable[[Checkpoint, EngineStart], list[str]] = _always_starts
     publishes: Callable[[Values], bool] = _always  # whether rank 0 publishes the metrics
     # Options with which the service would not answer clients, checks or monitoring, by destination.
-    refused: Mapping[str, Refused] = field(default_factory=dict)
-    bounds: Mapping[str, Refused] = field(default_factory=dict)  # of numbers, by destination
+    refused: Mapping[str, RefusedOption] = field(default_factory=dict)
+    bounds: Mapping[str, RefusedOption] = field(default_factory=dict)  # of numbers, by destination
     parse: Callable[[Specification, Sequence[str]], Arguments] = arguments.check
     key_name: str = "api-key"  # of the API key in the file named by LaunchRequest.config_file
     # Of the admin key there; the same name: it is a list of both. None: the engine has none.

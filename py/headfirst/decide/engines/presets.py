@@ -56,7 +56,7 @@ def _text(value: Any) -> Any:
 Value = Annotated[str, BeforeValidator(_text)]
 
 
-class Rule(Frozen):
+class ArgumentRule(Frozen):
     """Arguments that are chosen together.
 
     Values may hold `{tensor}`, the tensor parallel size, and `{context}`, the model's longest context in
@@ -140,7 +140,7 @@ class Absence(Frozen):
     source: Annotated[str, Field(min_length=10)]
 
 
-class Quantization(Frozen):
+class LoadQuantization(Frozen):
     """How the engine quantises an unquantised checkpoint while it loads it, to `dtype`."""
 
     dtype: str
@@ -168,13 +168,13 @@ def _each(entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 class _Presets(Frozen):
     layouts: Annotated[tuple[LayoutRule, ...], BeforeValidator(_each)] = ()
-    rules: Annotated[tuple[Rule, ...], BeforeValidator(_each)] = ()
+    rules: Annotated[tuple[ArgumentRule, ...], BeforeValidator(_each)] = ()
     absences: tuple[Absence, ...] = ()
-    quantize_on_load: tuple[Quantization, ...] = ()
+    quantize_on_load: tuple[LoadQuantization, ...] = ()
     smaller_reserves: tuple[Reserve, ...] = ()
 
 
-def rules(engine: str) -> tuple[Rule, ...]:
+def rules(engine: str) -> tuple[ArgumentRule, ...]:
     """The rules of the engine, in the order in which they are applied; the first that sets a flag decides."""
     return _presets(engine).rules
 
@@ -200,7 +200,7 @@ def absences(engine: str) -> tuple[Absence, ...]:
     return _presets(engine).absences
 
 
-def quantizations(engine: str) -> tuple[Quantization, ...]:
+def quantizations(engine: str) -> tuple[LoadQuantization, ...]:
     """What the engine can quantise to while it loads, the most precise first."""
     return _presets(engine).quantize_on_load
 

@@ -27,7 +27,7 @@ from typing import Any
 from headfirst.common.safetensors_file import DTYPE_BITS
 from headfirst.decide.model import parameters, releases
 from headfirst.decide.model.checkpoint import Checkpoint, Shard
-from headfirst.decide.model.config import Weights, from_config
+from headfirst.decide.model.config import WeightFiles, from_config
 from headfirst.decide.model.measured import Measured, Part
 
 _SHARD_BYTES = 5 * 10**9
@@ -117,7 +117,7 @@ def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> 
         entry["config"],
         id=id,
         revision=revision,
-        weights=Weights(weights.get("total_bytes", 0), files, measured=measured),
+        weights=WeightFiles(weights.get("total_bytes", 0), files, measured=measured),
         source="catalogue",
         where=f"catalogue entry {id}",
         note=note,

@@ -47,18 +47,18 @@ _Dtype = Annotated[str, Field(pattern=f"^({'|'.join(DTYPE_BITS)})$")]
 _Part = Annotated[str, Field(pattern=f"^({'|'.join(part.value for part in Part)})$")]
 
 
-class _Strict(BaseModel):
+class _StrictEntry(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class _Measured(_Strict):
+class _Measured(_StrictEntry):
     by_dtype: dict[_Dtype, _Count]
     by_part: dict[_Part, _Count]
     bf16_by_part: dict[_Part, _Count]
     draft_layers: _Count = 0
 
 
-class _Weights(_Strict):
+class _Weights(_StrictEntry):
     total_bytes: _Count = 0
     total_bytes_are: _Text = ""
     parameters: dict[_Dtype, _Count] = {}
@@ -73,7 +73,7 @@ class _Weights(_Strict):
     measured: _Measured = _Measured(by_dtype={}, by_part={}, bf16_by_part={})
 
 
-class _Fields(_Strict):
+class _Fields(_StrictEntry):
     """What an entry may have beside `remote_code`, which the built-in catalogue alone may have."""
 
     source: _Text = ""

@@ -34,7 +34,7 @@ _PACKED = (*SMALL_FLOATS, "I8", "U8", "I32", "U32")
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightFiles:
     """The weight files: `tensors` are those of each header, empty where no header was read.
 
     `measured` is what an earlier reading of the headers gave.
@@ -52,7 +52,7 @@ def from_config(
     *,
     id: str,
     revision: str | None,
-    weights: Weights,
+    weights: WeightFiles,
     source: str,
     where: str,
     note: str | None = None,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Service
-from headfirst.decide.engines.base import Adapters, Engine, Needs, Start, Values
+from headfirst.decide.engines.base import Adapters, ArgumentNeeds, Engine, EngineStart, Values
 from headfirst.decide.engines.drafts import as_computed
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware.gpus import Gpu
@@ -43,7 +43,7 @@ class Pool:
     layout: Layout
     choice: Choice
     values: Values  # of all arguments
-    needs: Needs
+    needs: ArgumentNeeds
     drafts: Drafts
     host_notes: Sequence[str]  # on what its ranks keep in the hosts' memory
     sized: types.Sized
@@ -85,7 +85,7 @@ def decide(
     served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
 
     def refuse_unsupported(arguments: Values) -> None:
-        start = Start(image, engine.cuda(image), gpu, machines.nodes, arguments)
+        start = EngineStart(image, engine.cuda(image), gpu, machines.nodes, arguments)
         _refuse_unsupported(engine, served, task, start, settings.engine_env, where)
 
     try:
@@ -121,7 +121,7 @@ def decide(
     if limit is not None:
         choice = choice.with_argument(limit)
         arguments = values_of(choice.arguments)
-    needs = engine.adapter_needs(adapters, arguments) if adapters else Needs()
+    needs = engine.adapter_needs(adapters, arguments) if adapters else ArgumentNeeds()
     if needs.problem:
         raise InputError(
             needs.problem, where=service.given.get("adapters"), hint="Leave it out, or change what it names."
@@ -184,7 +184,7 @@ def _refuse_unsupported(
     engine: Engine,
     checkpoint: Checkpoint,
     task: Task,
-    start: Start,
+    start: EngineStart,
     environment: Mapping[str, str],
     where: str,
 ) -> None:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headfirst.decide.engines import presets
-from headfirst.decide.engines.base import Engine, Start
+from headfirst.decide.engines.base import Engine, EngineStart
 from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.presets import DESTINATIONS, Need, Preset, Purpose, Rule
+from headfirst.decide.engines.presets import DESTINATIONS, ArgumentRule, Need, Preset, Purpose
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -76,7 +76,7 @@ def choose(situation: Situation) -> Choice:
     return Choice(tuple(selection.chosen), left_out, arguments, selection.absent)
 
 
-def is_meant(rule: Rule, situation: Situation) -> bool:
+def is_meant(rule: ArgumentRule, situation: Situation) -> bool:
     """Whether the rule is for this model, task and preset; its needs are checked later."""
     is_active = rule.always or (situation.preset in rule.presets if rule.presets else situation.parsers)
     # What suits a chat suits a text that is continued, except for the parsers of its answers.
@@ -99,11 +99,11 @@ class _Selection:
         self._situation = situation
         self._users = situation.engine.check_arguments(situation.user_arguments).values
         self._taken = dict(situation.engine.check_arguments(self.words).values)
-        self._unmet: list[tuple[Rule, str]] = []  # a rule, and the need that the situation lacks
+        self._unmet: list[tuple[ArgumentRule, str]] = []  # a rule, and the need that the situation lacks
         # Purposes and presets of which a rule has a line or an argument.
         self._settled: set[str] = {situation.preset or ""} if situation.layout_arguments else set()
 
-    def apply(self, rule: Rule) -> None:
+    def apply(self, rule: ArgumentRule) -> None:
         """Choose the rule's arguments, offer them, or state why neither."""
         why = _unmet(rule, self._situation, self._layout())
         if why is not None:
@@ -168,11 +168,11 @@ class _Selection:
             why = f"no rule of {engine.title} is for task={task}"
         return [f"preset={preset} adds no argument of its own: {why}."]
 
-    def _settle(self, rule: Rule) -> None:
+    def _settle(self, rule: ArgumentRule) -> None:
         self._settled |= {rule.purpose} if rule.purpose else set()
         self._settled |= {self._situation.preset or ""} if rule.presets else set()
 
-    def _new(self, rule: Rule) -> tuple[list[str], Mapping[str, Any]]:
+    def _new(self, rule: ArgumentRule) -> tuple[list[str], Mapping[str, Any]]:
         """The rule's arguments as words, and as the engine reads them."""
         words = presets.words(_filled(rule, self._situation))
         return words, self._situation.engine.check_arguments(words).values
@@ -184,7 +184,7 @@ class _Selection:
         return engine.layout(sizes.tensor, sizes.pipeline, values)
 
 
-def _unmet(rule: Rule, situation: Situation, layout: Layout) -> str | None:
+def _unmet(rule: ArgumentRule, situation: Situation, layout: Layout) -> str | None:
     """The need that is lacking, as a clause; "" where that is no news, None where the rule has all."""
     if lowest := rule.compute_capability:
         if situation.gpu is None:
@@ -255,7 +255,7 @@ def _absence(purpose: Purpose, situation: Situation, lacking: str | None) -> str
     return f"no recipe for {family.title} has one for {engine.title} {engine.version}"
 
 
-def _filled(rule: Rule, situation: Situation) -> dict[str, str]:
+def _filled(rule: ArgumentRule, situation: Situation) -> dict[str, str]:
     """The rule's arguments with the sizes of this situation; JSON values have braces of their own."""
     sizes = {
         "{tensor}": str(situation.layout.tensor),
@@ -269,7 +269,7 @@ def _filled(rule: Rule, situation: Situation) -> dict[str, str]:
     return filled
 
 
-def _chosen(rule: Rule, situation: Situation) -> list[ChosenArgument]:
+def _chosen(rule: ArgumentRule, situation: Situation) -> list[ChosenArgument]:
     return [
         ChosenArgument(flag=flag, value=value, reason=rule.reason, source=rule.source)
         for flag, value in _filled(rule, situation).items()
@@ -298,7 +298,7 @@ def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) ->
     problems = shared.problems(effective)
     problems += engine.support_problems(situation.checkpoint, situation.gpu, situation.task, checked.values)
     image, nodes = situation.image, situation.machines.nodes
-    start = Start(image, engine.cuda(image), situation.gpu, nodes, checked.values)
+    start = EngineStart(image, engine.cuda(image), situation.gpu, nodes, checked.values)
     problems += engine.start_problems(situation.checkpoint, start)
     if problems:
         return "; ".join(problems)
@@ -320,10 +320,10 @@ def _certainty(situation: Situation, chosen: Sequence[str]) -> int:
     ).certainty
 
 
-def _line(words: Sequence[str], why: str, rule: Rule) -> str:
+def _line(words: Sequence[str], why: str, rule: ArgumentRule) -> str:
     return f"{' '.join(words)} is left out: {why}. It is for: {rule.reason[0].lower()}{rule.reason[1:]}"
 
 
-def _offer(words: Sequence[str], rule: Rule) -> str:
+def _offer(words: Sequence[str], rule: ArgumentRule) -> str:
     reason = f"{rule.reason[0].lower()}{rule.reason[1:]}"
     return f"{' '.join(words)} is offered, not chosen: {reason} To use it, add it to engine_args."

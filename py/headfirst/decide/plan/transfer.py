@@ -8,7 +8,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Host, Service
 from headfirst.decide.engines import nccl
-from headfirst.decide.engines.base import Engine, Side
+from headfirst.decide.engines.base import Engine, RoleLayout
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import GENERATING
 from headfirst.decide.plan.host import network, rdma
@@ -53,7 +53,7 @@ def plan(
         )
     problems = _problems(prefill, decode)
     problems += divided.problems(
-        checkpoint, Side(prefill.layout, prefill.values), Side(decode.layout, decode.values)
+        checkpoint, RoleLayout(prefill.layout, prefill.values), RoleLayout(decode.layout, decode.values)
     )
     if problems:
         raise InputError(

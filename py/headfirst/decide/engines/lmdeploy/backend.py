@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headfirst.decide.engines import arguments
-from headfirst.decide.engines.base import Start, Task, overflow
+from headfirst.decide.engines.base import EngineStart, Task, overflow
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -94,7 +94,7 @@ def problems(
     return reasons + _arguments(checkpoint, chosen, values)
 
 
-def start_problems(version: str, checkpoint: Checkpoint, start: Start) -> list[str]:
+def start_problems(version: str, checkpoint: Checkpoint, start: EngineStart) -> list[str]:
     """What the back end has no kernel or no package for, a clause each."""
     gpu, capability = start.gpu, start.gpu.compute_capability if start.gpu else None
     if choose(version, checkpoint, start.values, nodes=start.nodes) == TURBOMIND:

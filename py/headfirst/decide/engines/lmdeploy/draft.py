@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines import arguments, drafts
-from headfirst.decide.engines.base import DraftRequest, Needs
+from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest
 from headfirst.decide.model.checkpoint import Checkpoint
 
 _METHODS = {"eagle": "eagle", "eagle3": "eagle3", "dflash": "dflash"}
@@ -24,16 +24,20 @@ _ALGORITHM, _MODEL = "--speculative-algorithm", "--speculative-draft-model"
 _SOURCE = "https://github.com/InternLM/lmdeploy/blob/main/docs/en/advance/spec_decoding.md"
 
 
-def needs(version: str, request: DraftRequest) -> Needs:
+def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
     """The folder, and the method where the user sets none; LMDeploy drafts one token by default."""
     given = request.values.get("speculative_algorithm")
     method = str(given or _method(request))
     if not method:
         kind = request.kind or "of this kind, which is not known"
-        return Needs(problem=f"it has no method for a draft model {kind}: set engine_args={_ALGORITHM}")
+        return ArgumentNeeds(
+            problem=f"it has no method for a draft model {kind}: set engine_args={_ALGORITHM}"
+        )
     if problem := next(_refusals(version, request, method), ""):
-        return Needs(problem=problem)
-    return Needs(({} if given else {_ALGORITHM: method}) | {_MODEL: request.folder}, drafts.REASON, _SOURCE)
+        return ArgumentNeeds(problem=problem)
+    return ArgumentNeeds(
+        ({} if given else {_ALGORITHM: method}) | {_MODEL: request.folder}, drafts.REASON, _SOURCE
+    )
 
 
 def named(values: Mapping[str, Any]) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from headfirst.common.metrics import Metrics, Series
-from headfirst.decide.engines.arguments import OBJECT, Refused, within
+from headfirst.decide.engines.arguments import OBJECT, RefusedOption, within
 from headfirst.decide.engines.base import (
     OWN_KEY,
     PATTERN,
@@ -49,7 +49,7 @@ _REFUSED = {
     "max_concurrent_requests": SOME,
     "ssl": TLS,
     # serve/core/async_engine.py: it begins asleep and answers no request.
-    "empty_init": Refused(f"{WAITING} the weights: leave it out."),
+    "empty_init": RefusedOption(f"{WAITING} the weights: leave it out."),
 }
 _BOUNDS = {
     **dict.fromkeys(("dp", "ep", "cp"), within(1, 4096)),

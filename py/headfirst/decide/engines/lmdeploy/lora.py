@@ -9,19 +9,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines import lora
-from headfirst.decide.engines.base import Adapters, Needs
+from headfirst.decide.engines.base import Adapters, ArgumentNeeds
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 
 
-def needs(adapters: Adapters, values: Mapping[str, Any]) -> Needs:
+def needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
     """What LMDeploy refuses of an adapter; it takes the ranks and the modules from their files."""
     if problem := lora.refusal("LMDeploy", adapters, _refusals):
-        return Needs(problem=problem)
+        return ArgumentNeeds(problem=problem)
     if all(adapters.values()):
-        return Needs()
-    return Needs(note="What was not read is not in the memory of the plan.")
+        return ArgumentNeeds()
+    return ArgumentNeeds(note="What was not read is not in the memory of the plan.")
 
 
 def _refusals(config: AdapterConfig) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headfirst.decide.engines.base import Disaggregation, KvTransfer, Side
+from headfirst.decide.engines.base import Disaggregation, KvTransfer, RoleLayout
 from headfirst.decide.model.checkpoint import Checkpoint
 
 # What both sides must have alike (common/conn.py, ensure_parallel_info).
@@ -14,7 +14,7 @@ _ALIKE = {"page_size": "--page-size", "kv_cache_dtype": "--kv-cache-dtype"}
 _EQUAL_WIDTHS = frozenset({"MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"})
 
 
-def _problems(checkpoint: Checkpoint, prefill: Side, decode: Side) -> list[str]:
+def _problems(checkpoint: Checkpoint, prefill: RoleLayout, decode: RoleLayout) -> list[str]:
     problems = [
         f"{flag} is {prefill.values.get(name, 'left out')} for prefill and "
         f"{decode.values.get(name, 'left out')} for decode"

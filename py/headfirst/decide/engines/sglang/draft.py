@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines import drafts
-from headfirst.decide.engines.base import DraftRequest, Needs
+from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest
 from headfirst.decide.engines.sglang import support
 
 # NEXTN and EAGLE are one algorithm; a draft of Gemma-4 makes it another one itself.
@@ -26,18 +26,18 @@ _ALGORITHM, _PATH = "--speculative-algorithm", "--speculative-draft-model-path"
 _SOURCE = "https://docs.sglang.io/docs/advanced_features/speculative_decoding"
 
 
-def needs(version: str, request: DraftRequest) -> Needs:
+def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
     """The folder, and the algorithm where the user sets none; SGLang chooses steps and tokens itself."""
     given = request.values.get("speculative_algorithm")
     algorithm = str(given or _ALGORITHMS.get(request.kind, "")).upper()
     if not algorithm:
-        return Needs(
+        return ArgumentNeeds(
             problem=f"its kind is not known: set engine_args={_ALGORITHM} (EAGLE3, EAGLE, STANDALONE)"
         )
     if problem := next(_refusals(version, request, algorithm), ""):
-        return Needs(problem=problem)
+        return ArgumentNeeds(problem=problem)
     arguments = {} if given else {_ALGORITHM: algorithm}
-    return Needs(arguments | {_PATH: request.folder}, drafts.REASON, _SOURCE)
+    return ArgumentNeeds(arguments | {_PATH: request.folder}, drafts.REASON, _SOURCE)
 
 
 def named(values: Mapping[str, Any]) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headfirst.common.metrics import Metrics, Series
 from headfirst.decide.cluster.settings import HIGHEST_PORT
-from headfirst.decide.engines.arguments import OBJECT, Refused, within
+from headfirst.decide.engines.arguments import OBJECT, RefusedOption, within
 from headfirst.decide.engines.base import (
     OWN_KEY,
     PATTERN,
@@ -70,7 +70,7 @@ _OWNED = {
     "admin_api_key": "The plan makes one and passes it in a file; `deploy credentials` prints it.",
 }
 _GRPC = "Clients, the checks and the router use HTTP: leave it out."
-_ONE_TOKENIZER = Refused(
+_ONE_TOKENIZER = RefusedOption(
     "SGLang accepts no API key with several tokenizer processes, and the plan gives it one: leave it out.",
     harmless=lambda number: number == 1,
 )
@@ -82,29 +82,29 @@ _REFUSED = {
     ),
     "skip_tokenizer_init": TEXTS,
     # With it /health and /metrics answer 401 without a key.
-    "fastapi_root_path": Refused(
+    "fastapi_root_path": RefusedOption(
         "The router and Prometheus ask for paths without it, which SGLang then guards with the key: let the "
         "proxy before the cluster remove the prefix, and leave it out."
     ),
-    **dict.fromkeys(("smg_grpc_mode", "grpc_mode"), Refused(_GRPC)),
-    "grpc_port": Refused(
+    **dict.fromkeys(("smg_grpc_mode", "grpc_mode"), RefusedOption(_GRPC)),
+    "grpc_port": RefusedOption(
         "SGLang serves gRPC beside HTTP only without an API key, and the plan gives it one: leave it out.",
         harmless=lambda port: port is None,
     ),
-    "sidecar": Refused("It needs --grpc-port, which SGLang has only without an API key: leave it out."),
+    "sidecar": RefusedOption("It needs --grpc-port, which SGLang has only without an API key: leave it out."),
     "tokenizer_worker_num": _ONE_TOKENIZER,
-    "enable_http_worker_reuseport": Refused(_ONE_TOKENIZER.why),
-    "use_ray": Refused("SGLang's ranks connect without Ray, and the plan starts none: leave it out."),
-    "encoder_only": Refused(
+    "enable_http_worker_reuseport": RefusedOption(_ONE_TOKENIZER.why),
+    "use_ray": RefusedOption("SGLang's ranks connect without Ray, and the plan starts none: leave it out."),
+    "encoder_only": RefusedOption(
         "The service would encode images for another server and answer no request: leave it out."
     ),
-    "gated_launch_port": Refused(f"{WAITING} POST /gate/activate: leave it out."),
-    "checkpoint_engine_wait_weights_before_ready": Refused(f"{WAITING} the weights: leave it out."),
-    "decoupled_spec_role": Refused(
+    "gated_launch_port": RefusedOption(f"{WAITING} POST /gate/activate: leave it out."),
+    "checkpoint_engine_wait_weights_before_ready": RefusedOption(f"{WAITING} the weights: leave it out."),
+    "decoupled_spec_role": RefusedOption(
         "One service has both the draft and the verification: set --speculative-algorithm alone.",
         harmless=lambda role: role == "null",
     ),
-    "ep_join_mode": Refused("A rank that joins answers through another server: leave it out."),
+    "ep_join_mode": RefusedOption("A rank that joins answers through another server: leave it out."),
 }
 _BOUNDS = {
     **dict.fromkeys(("dp_size", "ep_size", "attn_dp_size", "attn_cp_size"), within(1, 4096)),

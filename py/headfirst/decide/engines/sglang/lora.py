@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines import lora
-from headfirst.decide.engines.base import Adapters, AdapterSlots, Needs
+from headfirst.decide.engines.base import Adapters, AdapterSlots, ArgumentNeeds
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint, Moe
@@ -51,13 +51,13 @@ _PACKED = {
 }
 
 
-def needs(adapters: Adapters, values: Mapping[str, Any]) -> Needs:
+def needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
     """What SGLang refuses of an adapter; it takes the ranks and the modules from their files."""
     if problem := lora.refusal("SGLang", adapters, lambda config: _refusals(config, values)):
-        return Needs(problem=problem)
+        return ArgumentNeeds(problem=problem)
     if all(adapters.values()) or values.keys() >= _SIZES:
-        return Needs()
-    return Needs(note="SGLang's buffers for what was not read are not in the memory of the plan.")
+        return ArgumentNeeds()
+    return ArgumentNeeds(note="SGLang's buffers for what was not read are not in the memory of the plan.")
 
 
 def _refusals(config: AdapterConfig, values: Mapping[str, Any]) -> Iterator[str]:

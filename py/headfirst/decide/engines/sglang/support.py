@@ -38,7 +38,7 @@ _WITHOUT_DRAFT_MODEL = {"NGRAM"}
 
 
 @dataclass(frozen=True)
-class Quantization:
+class QuantizationSupport:
     """One method: the lowest compute capability (7.5 is 75), and whether the checkpoint must be quantised."""
 
     min_capability: int
@@ -50,7 +50,7 @@ class SupportTable:
     """Architectures by what they can do, as `architectures` of config.json names them, and quantisations."""
 
     architectures: frozenset[str]
-    quantizations: Mapping[str, Quantization]
+    quantizations: Mapping[str, QuantizationSupport]
     compatible: Mapping[str, frozenset[str]]  # methods of checkpoints for which one is accepted by hand
     embedding: frozenset[str]
     reward: frozenset[str]
@@ -78,7 +78,7 @@ def table(version: str) -> SupportTable:
         for ability in {can for row in rows.values() for can in row}
     }
     unknown = abilities.pop("no class", frozenset())  # named in a list of SGLang, without a model class
-    methods = {name: Quantization(**entry) for name, entry in table["quantizations"].items()}
+    methods = {name: QuantizationSupport(**entry) for name, entry in table["quantizations"].items()}
     compatible = {name: frozenset(kept) for name, kept in table["compatible_quantizations"].items()}
     return SupportTable(
         architectures=frozenset(rows) - unknown,

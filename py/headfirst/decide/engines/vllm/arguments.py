@@ -14,7 +14,7 @@ from typing import Any
 
 from headfirst.common.untrusted import finite_json
 from headfirst.decide.engines import arguments
-from headfirst.decide.engines.arguments import Arguments, Problem, Specification, size
+from headfirst.decide.engines.arguments import ArgumentProblem, Arguments, Specification, size
 
 _LEVEL = re.compile(r"-O(=?)(.+)")
 _DOTTED = re.compile(r"(-{1,2}[^.=\s]+)\.([^=\s]+?)(\+)?(?:=(.*))?", re.DOTALL)
@@ -43,18 +43,18 @@ def check(spec: Specification, words: Sequence[str]) -> Arguments:
     return Arguments(checked.values, (*checked.problems, *more))
 
 
-def _missing(values: Mapping[str, Any]) -> Iterator[Problem]:
+def _missing(values: Mapping[str, Any]) -> Iterator[ArgumentProblem]:
     for given, needed, flag in _NEEDS:
         if values.get(given) and not values.get(needed):
             name = f"--{given.replace('_', '-')}"
-            yield Problem(name, f"{name} does not work without {flag}.", f"Add {flag}.")
+            yield ArgumentProblem(name, f"{name} does not work without {flag}.", f"Add {flag}.")
 
 
-def _without_server(values: Mapping[str, Any]) -> Iterator[Problem]:
+def _without_server(values: Mapping[str, Any]) -> Iterator[ArgumentProblem]:
     """Below 1 the head is a headless rank (entrypoints/cli/serve.py)."""
     if (number := values.get("api_server_count")) is not None and number < 1:
         what = f"--api-server-count {number} starts no server: nobody could ask the service."
-        yield Problem(_SERVERS[0], what, "Leave it out, or write 1 or more.")
+        yield ArgumentProblem(_SERVERS[0], what, "Leave it out, or write 1 or more.")
 
 
 def without_servers(words: Sequence[str]) -> list[str]:
@@ -64,13 +64,13 @@ def without_servers(words: Sequence[str]) -> list[str]:
     return [word for option in kept for word in option]
 
 
-def _unregistered(spec: Specification, values: Mapping[str, Any]) -> Iterator[Problem]:
+def _unregistered(spec: Specification, values: Mapping[str, Any]) -> Iterator[ArgumentProblem]:
     for flag, plugin in _REGISTERED:
         option = spec.options[flag]
         name = values.get(option["dest"])
         if name and name.lower() != "none" and not values.get(plugin) and name not in option["registered"]:
             listed = ", ".join(option["registered"])
-            yield Problem(flag, f"{flag} cannot be {name!r}.", f"Its values are {listed}.")
+            yield ArgumentProblem(flag, f"{flag} cannot be {name!r}.", f"Its values are {listed}.")
 
 
 def plain(arguments: Sequence[str]) -> list[str]:

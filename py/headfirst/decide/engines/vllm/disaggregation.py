@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headfirst.decide.engines.base import Disaggregation, KvTransfer, Side
+from headfirst.decide.engines.base import Disaggregation, KvTransfer, RoleLayout
 from headfirst.decide.model.checkpoint import Checkpoint
 
 # What both sides compare when they meet (metadata.py, compute_nixl_compatibility_hash).
@@ -24,7 +24,7 @@ _ALIKE = {
 KV_ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
 
 
-def _problems(checkpoint: Checkpoint, prefill: Side, decode: Side) -> list[str]:
+def _problems(checkpoint: Checkpoint, prefill: RoleLayout, decode: RoleLayout) -> list[str]:
     problems = [
         f"{flag} differs between prefill and decode"
         for name, flag in _ALIKE.items()

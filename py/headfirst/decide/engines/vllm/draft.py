@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines import drafts
-from headfirst.decide.engines.base import DraftRequest, Needs
+from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest
 from headfirst.decide.engines.drafts import Default
 from headfirst.decide.engines.vllm import support
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -36,31 +36,31 @@ _GEMMA = Default(4, f"{_RECIPES}/Google/gemma-4-31B-it.yaml")
 _STATED = "The draft's config.json states how many tokens it proposes."
 
 
-def needs(version: str, request: DraftRequest) -> Needs:
+def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
     """The folder, and method and number of tokens where the user sets none."""
     config = request.values.get("speculative_config") or {}
     given = request.values.get("spec_method") or config.get("method")
     method = given or _METHODS.get(request.kind, "")
     if not method:
-        return Needs(
+        return ArgumentNeeds(
             problem="its kind is not known: set engine_args=--spec-method (eagle3, eagle, draft_model)"
         )
     if problem := next(_refusals(version, request, method), ""):
-        return Needs(problem=problem)
+        return ArgumentNeeds(problem=problem)
     arguments = {"--spec-model": request.folder} | ({} if given else {"--spec-method": method})
     note = _shorter(request, method)
     if request.values.get("spec_tokens") or config.get("num_speculative_tokens"):
-        return Needs(arguments, drafts.REASON, _DOCS, note)
+        return ArgumentNeeds(arguments, drafts.REASON, _DOCS, note)
     draft = request.target.draft
     if draft is not None and draft.drafting is not None and draft.drafting.tokens:
         tokens = str(draft.drafting.tokens)
-        return Needs(arguments | {"--spec-tokens": tokens}, f"{drafts.REASON} {_STATED}", _DOCS, note)
+        return ArgumentNeeds(arguments | {"--spec-tokens": tokens}, f"{drafts.REASON} {_STATED}", _DOCS, note)
     default = _GEMMA if request.target.architecture.startswith("Gemma4") else _DEFAULTS.get(method)
     if default is None:
         problem = f"how many tokens it proposes is not known: set engine_args=--spec-tokens ({method})"
-        return Needs(problem=problem)
+        return ArgumentNeeds(problem=problem)
     reason = f"{drafts.REASON} {default.tokens} tokens: those of vLLM's example of {method}."
-    return Needs(arguments | {"--spec-tokens": str(default.tokens)}, reason, default.source, note)
+    return ArgumentNeeds(arguments | {"--spec-tokens": str(default.tokens)}, reason, default.source, note)
 
 
 def _shorter(request: DraftRequest, method: str) -> str:

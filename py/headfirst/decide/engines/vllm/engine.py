@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from headfirst.common.metrics import Metrics, Series
-from headfirst.decide.engines.arguments import OBJECT, Refused, object_of, within
+from headfirst.decide.engines.arguments import OBJECT, RefusedOption, object_of, within
 from headfirst.decide.engines.base import (
     KEY_FILE,
     OWN_KEY,
@@ -80,13 +80,13 @@ _REFUSED = {
     **dict.fromkeys(("ssl_keyfile", "ssl_certfile", "ssl_ca_certs"), TLS),
     **dict.fromkeys(("enable_ssl_refresh", "ssl_cert_reqs", "ssl_ciphers"), TLS),
     **dict.fromkeys(("skip_tokenizer_init", "tokens_only"), TEXTS),
-    "uds": Refused("Clients come from other hosts: leave it out."),
-    "grpc": Refused("Clients and the checks use HTTP: leave it out."),
-    "grpc_port": Refused(
+    "uds": RefusedOption("Clients come from other hosts: leave it out."),
+    "grpc": RefusedOption("Clients and the checks use HTTP: leave it out."),
+    "grpc_port": RefusedOption(
         "vLLM has it in its Rust front end alone, which the plan does not start: leave it out.",
         harmless=lambda port: port is None,
     ),
-    "mm_encoder_only": Refused(
+    "mm_encoder_only": RefusedOption(
         "The service would encode images for another server and answer no request: leave it out."
     ),
 }

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines import lora
-from headfirst.decide.engines.base import Adapters, AdapterSlots, Needs
+from headfirst.decide.engines.base import Adapters, AdapterSlots, ArgumentNeeds
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.lora import Linear
 from headfirst.decide.engines.vllm import support
@@ -36,11 +36,11 @@ _REFUSED = {
 _ENDS = ("Cohere2Vision", "Exaone4_5", "Granite", "Lfm2Vl", "Llama4", "MiniCPM", "Qwen3VL", "Qwen3_5")
 
 
-def needs(adapters: Adapters, values: Mapping[str, Any]) -> Needs:
+def needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
     """--max-lora-rank for these adapters; a problem is what vLLM refuses of one."""
     given = values.get("max_lora_rank")
     if problem := lora.refusal("vLLM", adapters, lambda config: _refusals(config, given)):
-        return Needs(problem=problem)
+        return ArgumentNeeds(problem=problem)
     known = {name: config.largest_rank for name, config in adapters.items() if config}
     limit = rank_limit(tuple(adapters.values()), values)
     note = ""
@@ -53,7 +53,7 @@ def needs(adapters: Adapters, values: Mapping[str, Any]) -> Needs:
     name = max(known, key=lambda name: known[name], default="")
     largest = known.get(name, 0)
     reason = f"The largest rank of the adapters is {largest} ({name}); the default is {_DEFAULT}."
-    return Needs(arguments, reason, "vLLM's config/lora.py", note)
+    return ArgumentNeeds(arguments, reason, "vLLM's config/lora.py", note)
 
 
 def rank_limit(adapters: tuple[AdapterConfig | None, ...], values: Mapping[str, Any]) -> int:

@@ -46,14 +46,14 @@ _MOST_CAPTURED = 1 << 20  # tokens
 
 
 @dataclass(frozen=True)
-class Batch:
+class LargestStep:
     """The largest step: tokens, and requests that are sampled."""
 
     tokens: int
     requests: int
 
 
-def batch(gpu: Gpu, layout: Layout, checkpoint: Checkpoint, values: Mapping[str, Any]) -> Batch:
+def batch(gpu: Gpu, layout: Layout, checkpoint: Checkpoint, values: Mapping[str, Any]) -> LargestStep:
     """What vLLM takes for --max-num-batched-tokens and --max-num-seqs."""
     large = [row for row in _BATCHES if gpu.memory_bytes >= row[0] * _GIB]
     if "a100" in gpu.name.lower() or gpu.compute_capability == (12, 1):
@@ -68,7 +68,7 @@ def batch(gpu: Gpu, layout: Layout, checkpoint: Checkpoint, values: Mapping[str,
         tokens = values["max_num_batched_tokens"]
     else:
         tokens = min(tokens, requests * context(checkpoint, values))
-    return Batch(tokens, requests if "max_num_seqs" in values else min(requests, tokens))
+    return LargestStep(tokens, requests if "max_num_seqs" in values else min(requests, tokens))
 
 
 def context(checkpoint: Checkpoint, values: Mapping[str, Any]) -> int:
@@ -156,7 +156,7 @@ def _cap(values: Mapping[str, Any], block_bytes: int) -> int | None:
     return blocks
 
 
-def _activations(checkpoint: Checkpoint, layout: Layout, step: Batch) -> int:
+def _activations(checkpoint: Checkpoint, layout: Layout, step: LargestStep) -> int:
     """The larger of a layer's tensors for all tokens and of sampling for all requests."""
     hidden = checkpoint.hidden_size
     widths = [2 * checkpoint.intermediate_size // layout.tensor]
@@ -169,7 +169,7 @@ def _activations(checkpoint: Checkpoint, layout: Layout, step: Batch) -> int:
     return max(layer, sampling)
 
 
-def _graphs(gpu: Gpu, layout: Layout, step: Batch, values: Mapping[str, Any]) -> int:
+def _graphs(gpu: Gpu, layout: Layout, step: LargestStep, values: Mapping[str, Any]) -> int:
     """CUDA graphs, whole and piecewise, of each captured size; all share the largest one's memory."""
     compilation = values.get("compilation_config", {})
     if values.get("enforce_eager") or str(compilation.get("cudagraph_mode", "")).upper() == "NONE":
