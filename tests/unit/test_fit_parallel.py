@@ -12,7 +12,7 @@ from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing import fit
-from headfirst.decide.plan.sizing.parallel import Spread, replicas_hint
+from headfirst.decide.plan.sizing.parallel import LayoutChooser, replicas_hint
 from known_models import model
 
 ENGINE = engines.get("sglang")
@@ -21,7 +21,7 @@ ASKED = ("tensor", "pipeline", "where")
 
 def choose(checkpoint: Checkpoint, machines: Machines, *others: Any, **options: Any) -> Layout:
     wishes = {name: options.pop(name) for name in ASKED if name in options}
-    return Spread(checkpoint, machines, *others, **options).choose(**wishes).candidate.layout
+    return LayoutChooser(checkpoint, machines, *others, **options).choose(**wishes).candidate.layout
 
 
 R1 = model("deepseek-ai/DeepSeek-R1")
@@ -87,7 +87,7 @@ def test_the_refusal_names_valid_values() -> None:
 
 def test_kv_heads_divide_or_are_copied() -> None:
     llama = model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")  # 64 heads, 8 KV heads
-    assert Spread(llama, Machines(1, 64), ENGINE, {}, dtype="bf16").valid_tensor_sizes(1) == [
+    assert LayoutChooser(llama, Machines(1, 64), ENGINE, {}, dtype="bf16").valid_tensor_sizes(1) == [
         1,
         2,
         4,
@@ -190,7 +190,9 @@ def test_the_fewest_nodes_that_serve_the_model(
     gpu: str, dtype: str, nodes: int, expected: int | None
 ) -> None:
     cache = memories(R1.id, gpu, dtype)
-    assert Spread(R1, Machines(nodes, 8), ENGINE, {}, dtype=dtype, memory=cache).fewer_nodes() == expected
+    assert (
+        LayoutChooser(R1, Machines(nodes, 8), ENGINE, {}, dtype=dtype, memory=cache).fewer_nodes() == expected
+    )
 
 
 def test_how_many_replicas_the_nodes_make() -> None:
@@ -201,7 +203,7 @@ def test_how_many_replicas_the_nodes_make() -> None:
 
 def test_what_was_preferred_and_not_chosen_is_stated() -> None:
     values = {"ep_size": 4}
-    spread = Spread(
+    spread = LayoutChooser(
         R1, Machines(1, 8), ENGINE, values, "fp8", memory=memories(R1.id, "H200", "fp8"), preset="throughput"
     )
     choice = spread.choose()
@@ -210,7 +212,7 @@ def test_what_was_preferred_and_not_chosen_is_stated() -> None:
         "DP attention and expert parallelism is not chosen: engine_args sets --ep-size.",
         "Expert parallelism is not chosen: engine_args sets --ep-size.",
     )
-    nearly_full = Spread(
+    nearly_full = LayoutChooser(
         R1, Machines(2, 8), ENGINE, {}, "fp8", memory=memories(R1.id, "A100-40G", "fp8"), preset="throughput"
     ).choose()
     assert "leaves the most room for the KV cache" in nearly_full.reason

@@ -10,7 +10,7 @@ from headfirst.control.checkpoints.offline import OFFLINE
 from headfirst.control.deployment.verbs.models import fleet
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.model import catalogue
-from headfirst.decide.plan.trial import Trial
+from headfirst.decide.plan.trial import ServiceTrial
 
 
 @pytest.mark.parametrize(("fleet", "first"), [("2x4090", 0), ("8xH100", 1), ("1xA10", 2)])
@@ -55,5 +55,5 @@ def test_models_are_for_the_gpus_that_the_inventory_lists(
     path.write_text("[head]\nn1 ansible_host=192.0.2.1\n[all:vars]\ngpus=8\ngpu=A100-80G\ngpu_devices=0,1\n")
     cluster = load([path], [], needs_model=False)
     assert fleet(cluster).gpus_per_node == 2
-    settings = Trial.on_all_hosts(cluster).settings
+    settings = ServiceTrial.on_all_hosts(cluster).settings
     assert settings.gpu_devices == ["0", "1"]

@@ -31,7 +31,7 @@ from headfirst.decide.plan.sizing.fit import fit
 from headfirst.decide.plan.sizing.models import Models, Offer, group_of
 from headfirst.decide.plan.sizing.parallel import ENOUGH_TOKENS
 from headfirst.decide.plan.sizing.sizes import Copies, Fleet
-from headfirst.decide.plan.trial import Trial
+from headfirst.decide.plan.trial import ServiceTrial
 from headfirst.decide.plan.types import Fit
 from headfirst.decide.plan.weights import precision
 from known_models import model
@@ -133,7 +133,7 @@ def test_tasks_are_listed_one_after_the_other_and_short_caches_last() -> None:
     assert {short for _, short in places} == {True, False}
 
 
-class _Refusing(Trial):
+class _Refusing(ServiceTrial):
     """Refuses every plan that does not allow the model's code."""
 
     def starting(

@@ -12,13 +12,13 @@ from headfirst.decide.plan.weights.duration import (
     GBIT,
     HOP_SECONDS,
     LINE_PAYLOAD,
-    Job,
+    WeightsWork,
     estimate,
     pipelined,
 )
 
 GB = 10**9
-R1 = Job(
+R1 = WeightsWork(
     source_bytes=642 * GB,
     served_bytes=1284 * GB,
     largest_shard_bytes=4 * GB,
@@ -32,12 +32,12 @@ def rate(what: Literal["download", "network", "disk", "processor"], bytes_per_se
     return Rate(what=what, bytes_per_second=bytes_per_second, text="so much", known="given")
 
 
-def minutes(job: Job, download: float, network: float, disk: float, convert: float) -> float:
+def minutes(job: WeightsWork, download: float, network: float, disk: float, convert: float) -> float:
     """Minutes of a job; links in Gbit/s of payload, the others in GB/s."""
     return timed(job, download, network, disk, convert).seconds / 60
 
 
-def timed(job: Job, download: float, network: float, disk: float, convert: float) -> WeightsTime:
+def timed(job: WeightsWork, download: float, network: float, disk: float, convert: float) -> WeightsTime:
     payload = GBIT / LINE_PAYLOAD  # the model counts no headers
     return estimate(
         job,
@@ -164,7 +164,9 @@ def _rates(**bytes_per_second: float) -> list[Rate]:
         ({"network": 9 * GB}, replace(R1, from_hub=False), "disk", "1,926.0 GB"),
     ],
 )
-def test_the_bottleneck_is_named(fast: dict[str, float], job: Job, bottleneck: str, words: str) -> None:
+def test_the_bottleneck_is_named(
+    fast: dict[str, float], job: WeightsWork, bottleneck: str, words: str
+) -> None:
     time = estimate(job, _rates(**fast))
     assert time.bottleneck == bottleneck
     assert words in time.reason

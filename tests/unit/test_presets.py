@@ -25,7 +25,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan.presets import Situation, choose
 from headfirst.decide.plan.sizing.fit import memory, memory_of
-from headfirst.decide.plan.sizing.parallel import Spread
+from headfirst.decide.plan.sizing.parallel import LayoutChooser
 from known_models import model
 from together import together
 from typer.testing import CliRunner
@@ -79,7 +79,7 @@ def searched(preset: Preset) -> Situation:
     engine, checkpoint, gpu = engines.get("sglang"), model(), gpus.find("H200-141G")
     assert gpu is not None
     memories = memory_of(checkpoint, gpu, engine, dtype="fp8")
-    spread = Spread(checkpoint, Machines(1, 8), engine, {}, "fp8", memory=memories, preset=preset)
+    spread = LayoutChooser(checkpoint, Machines(1, 8), engine, {}, "fp8", memory=memories, preset=preset)
     arguments = spread.choose().candidate.arguments
     return replace(situation(checkpoint, preset=preset, tensor=8, nodes=1), layout_arguments=arguments)
 

@@ -150,7 +150,7 @@ def test_files_in_flight_are_a_part_of_all(monkeypatch: pytest.MonkeyPatch) -> N
     for shards, count in ((32, 4), (163, 4), (163, 2)):
         found = Sharing([str(number) for number in range(shards)], count, "all", everybody)
         found.step(able(count), heard, set(), set(), 0.0)
-        at_once = duration.Job(shards, 0, 1, count, False, True, fetchers=count).at_once_bytes
+        at_once = duration.WeightsWork(shards, 0, 1, count, False, True, fetchers=count).at_once_bytes
         assert sum(len(names) for names in found.given) == at_once + count * sharing._AHEAD
 
 

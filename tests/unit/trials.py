@@ -15,7 +15,7 @@ from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.models import Models, survey
 from headfirst.decide.plan.sizing.sizes import Fleet
-from headfirst.decide.plan.trial import Trial
+from headfirst.decide.plan.trial import ServiceTrial
 
 
 @cache
@@ -26,12 +26,12 @@ def _one_host() -> Cluster:
         return with_settings(load([path], []), model_source="modelscope")
 
 
-def trial_on(its: Fleet, **settings: Any) -> Trial:
+def trial_on(its: Fleet, **settings: Any) -> ServiceTrial:
     """The trial of a service on these GPUs alone."""
     cluster = with_settings(_one_host(), **settings)
     host = replace(cluster.services[0].hosts[0], gpu=its.gpu.name, gpus=its.gpus_per_node)
     hosts = [replace(host, name=f"n{rank}", address=f"192.0.2.{rank}") for rank in range(1, its.nodes + 1)]
-    return Trial.of(with_hosts(cluster, hosts), 0)
+    return ServiceTrial.of(with_hosts(cluster, hosts), 0)
 
 
 def offered(checkpoints: list[Checkpoint], its: Fleet, *, engine: str = "sglang", **more: Any) -> Models:

@@ -14,7 +14,7 @@ PROXY_METRICS_PORT = 9101
 
 
 @dataclass(frozen=True)
-class Use:
+class PortUse:
     """Ports of one program; `setting` of `service` moves them ("": none does); `where` is its place."""
 
     name: str
@@ -24,10 +24,10 @@ class Use:
     service: Service | None = None
 
 
-def refuse(cluster: Cluster, more: Mapping[str, Sequence[Use]] | None = None) -> None:
+def refuse(cluster: Cluster, more: Mapping[str, Sequence[PortUse]] | None = None) -> None:
     """InputError for a port that two programs of a host would have; `more` are those of engines, by host."""
     for host in cluster.hosts:
-        taken: dict[int, Use] = {}
+        taken: dict[int, PortUse] = {}
         for use in (*of_host(cluster, host), *(more or {}).get(host.name, ())):
             for port in use.ports:
                 if port > HIGHEST_PORT:
@@ -41,14 +41,14 @@ def refuse(cluster: Cluster, more: Mapping[str, Sequence[Use]] | None = None) ->
             taken |= dict.fromkeys(use.ports, use)
 
 
-def of_service(service: Service, name: str, ports: Sequence[int], setting: str, replica: int = 0) -> Use:
+def of_service(service: Service, name: str, ports: Sequence[int], setting: str, replica: int = 0) -> PortUse:
     """Ports of a service; `replica` is the number of the one that has them."""
     of = f" of {service.name}" if service.name else ""
     number = f" (replica {replica})" if replica else ""
-    return Use(f"{name}{of}{number}", ports, setting, service.given.get(setting), service)
+    return PortUse(f"{name}{of}{number}", ports, setting, service.given.get(setting), service)
 
 
-def _twice(cluster: Cluster, host: Host, port: int, use: Use, taken: Mapping[int, Use]) -> InputError:
+def _twice(cluster: Cluster, host: Host, port: int, use: PortUse, taken: Mapping[int, PortUse]) -> InputError:
     other = taken[port]
     moved = use if use.setting else other
     near = (*range(port + 150, HIGHEST_PORT, 50), *range(port - 150, 1023, -50))
@@ -68,13 +68,13 @@ def _twice(cluster: Cluster, host: Host, port: int, use: Use, taken: Mapping[int
     )
 
 
-def of_host(cluster: Cluster, host: Host) -> Iterator[Use]:
+def of_host(cluster: Cluster, host: Host) -> Iterator[PortUse]:
     """Those that the inventory gives out on a host."""
     settings, given = cluster.settings, cluster.given
 
-    def of_cluster(name: str, port: int, setting: str | None = None) -> Use:
+    def of_cluster(name: str, port: int, setting: str | None = None) -> PortUse:
         setting = name if setting is None else setting
-        return Use(name, [port], setting, given.get(setting))
+        return PortUse(name, [port], setting, given.get(setting))
 
     yield of_cluster("SSH", host.login.port or SSH_PORT, "ansible_port")
     if host in cluster.nodes:

@@ -12,7 +12,7 @@ from headfirst.decide.plan import contents, images, judgement, kept, monitoring,
 from headfirst.decide.plan.front import proxy, webui
 from headfirst.decide.plan.host import devices, memory, outbound, ports, rank_ports
 from headfirst.decide.plan.sizing.alternatives import advised
-from headfirst.decide.plan.trial import Trial
+from headfirst.decide.plan.trial import ServiceTrial
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.plan.weights import folders
 
@@ -31,7 +31,7 @@ def _build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pl
         advised(
             kept.plan(cluster, its, checkpoint),
             contents.with_packages(its, checkpoint),
-            Trial.of(cluster, at),
+            ServiceTrial.of(cluster, at),
         )
         for at, its in enumerate(cluster.services)
         for checkpoint in [checkpoints[its.name]]

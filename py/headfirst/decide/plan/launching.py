@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class _Rank:
+class _RankLaunch:
     """A rank's launch on the host that the inventory names."""
 
     request: LaunchRequest
@@ -149,7 +149,7 @@ class Launching:
             notes=[note for note in (nic_note, hca_note, index_note) if note],
         )
 
-    def _ranks_of(self, replica: Replica) -> list[_Rank]:
+    def _ranks_of(self, replica: Replica) -> list[_RankLaunch]:
         gpus = self._service.settings.engine_device == "cuda"
         meeting = {host.name: host for host in (*replica.hosts, *(self._among or ()))}
         networks = dict(zip(meeting, network.choose(list(meeting.values()), gpus=gpus), strict=True))
@@ -157,7 +157,7 @@ class Launching:
         for rank, place in enumerate(replica.places):
             chosen = networks[place.host.name]
             request = self._request(replica, rank, place, chosen)
-            ranks.append(_Rank(request, self._launch(request), place, chosen))
+            ranks.append(_RankLaunch(request, self._launch(request), place, chosen))
         return ranks
 
     def _launch(self, request: LaunchRequest) -> Launch:
@@ -218,7 +218,7 @@ class Launching:
         self._cores_given[name] = first + here
         return hardware.core_lists(place.host, self._ranks_on[name])[first : first + here]
 
-    def _node(self, replica: Replica, rank: _Rank) -> types.Node:
+    def _node(self, replica: Replica, rank: _RankLaunch) -> types.Node:
         container = self._container(replica, rank)
         return types.Node(
             host=rank.place.host.name,
@@ -231,7 +231,7 @@ class Launching:
             docker_run=docker_run(container, self._runtime),
         )
 
-    def _container(self, replica: Replica, rank: _Rank) -> Container:
+    def _container(self, replica: Replica, rank: _RankLaunch) -> Container:
         request, launch, place, chosen = rank.request, rank.launch, rank.place, rank.network
         settings = self._service.settings
         cuda = settings.engine_device == "cuda"

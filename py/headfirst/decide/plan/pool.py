@@ -21,7 +21,7 @@ from headfirst.decide.plan import contents, drafting, presets, types
 from headfirst.decide.plan.drafting import Drafts
 from headfirst.decide.plan.host import hardware, memory, network
 from headfirst.decide.plan.launching import engine_image
-from headfirst.decide.plan.presets import Choice
+from headfirst.decide.plan.presets import ArgumentChoice
 from headfirst.decide.plan.sizing import parallel, request_limit
 from headfirst.decide.plan.sizing.fit import fit, memory_of
 from headfirst.decide.plan.weights import precision
@@ -41,7 +41,7 @@ class Pool:
     loaded: Loaded
     task: Task
     layout: Layout
-    choice: Choice
+    choice: ArgumentChoice
     values: Values  # of all arguments
     needs: ArgumentNeeds
     drafts: Drafts
@@ -76,7 +76,7 @@ def decide(
     loaded = replace(loaded, checkpoint=as_computed(loaded.checkpoint))
     memories = memory_of(loaded.checkpoint, gpu, engine, dtype=loaded.dtype) if gpu is not None else None
     rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
-    spread = parallel.Spread(
+    spread = parallel.LayoutChooser(
         loaded.checkpoint, machines, engine, arguments, loaded.dtype, rdma, settings.preset, memory=memories
     )
     task = _task(service, checkpoint, arguments)

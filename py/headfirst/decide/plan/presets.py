@@ -51,7 +51,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ArgumentChoice:
     """`arguments` are the engine's whole extra arguments, those of the user last."""
 
     chosen: tuple[ChosenArgument, ...]
@@ -59,13 +59,13 @@ class Choice:
     arguments: tuple[str, ...]
     absent: Mapping[Purpose, str] = field(default_factory=dict)  # why there is no such argument, a clause
 
-    def with_argument(self, argument: ChosenArgument) -> Choice:
+    def with_argument(self, argument: ChosenArgument) -> ArgumentChoice:
         """The same with one more argument, which the user has not set."""
         words = presets.words({argument.flag: argument.value})
         return replace(self, chosen=(*self.chosen, argument), arguments=(*words, *self.arguments))
 
 
-def choose(situation: Situation) -> Choice:
+def choose(situation: Situation) -> ArgumentChoice:
     """The arguments for this situation, each with its reason and source."""
     selection = _Selection(situation)
     for rule in presets.rules(situation.engine.name):
@@ -73,7 +73,7 @@ def choose(situation: Situation) -> Choice:
             selection.apply(rule)
     left_out = (*selection.left_out, *selection.absences())
     arguments = (*selection.words, *situation.user_arguments)
-    return Choice(tuple(selection.chosen), left_out, arguments, selection.absent)
+    return ArgumentChoice(tuple(selection.chosen), left_out, arguments, selection.absent)
 
 
 def is_meant(rule: ArgumentRule, situation: Situation) -> bool:

@@ -24,7 +24,7 @@ class UnfitError(InputError):
 
 
 @dataclass(frozen=True)
-class Trial:
+class ServiceTrial:
     """The service `at` of these groups, which are the services of the cluster as its inventory lists them."""
 
     cluster: Cluster
@@ -33,7 +33,7 @@ class Trial:
     role: Role | None = None  # of the replicas whose memory is looked at
 
     @classmethod
-    def of(cls, cluster: Cluster, at: int) -> Trial:
+    def of(cls, cluster: Cluster, at: int) -> ServiceTrial:
         """A service of the cluster, on its hosts and beside the others."""
         groups = tuple(
             Members(s.name, s.settings, s.hosts, None, s.given, s.role_hosts) for s in cluster.services
@@ -41,7 +41,7 @@ class Trial:
         return cls(cluster, groups, at)
 
     @classmethod
-    def on_all_hosts(cls, cluster: Cluster) -> Trial:
+    def on_all_hosts(cls, cluster: Cluster) -> ServiceTrial:
         """The first service of the cluster, without the others."""
         first, settings = cluster.services[0], cluster.services[0].settings
         if len(cluster.services) > 1:  # the other GPUs are those of other services

@@ -10,7 +10,15 @@ from ansible_collections.headfirst.serving.plugins.module_utils.container_spec i
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import secret_files, shell
 from headfirst.decide.render.files import File, Files, documents, numbered, script
-from headfirst.decide.render.host_parts import ASK_SCRIPT, HostParts, Part, Rank, ask_script, hosts, secrets
+from headfirst.decide.render.host_parts import (
+    ASK_SCRIPT,
+    HostPart,
+    HostParts,
+    RenderedRank,
+    ask_script,
+    hosts,
+    secrets,
+)
 
 ONE_HOST = "compose.yaml"
 
@@ -50,11 +58,11 @@ def _host(host: HostParts, *, alone: bool) -> dict[str, Any]:
     return {"services": services, **({"secrets": mounted} if mounted else {})}
 
 
-def _name(part: Part) -> str:
+def _name(part: HostPart) -> str:
     return part.container.name.removeprefix("headfirst-")
 
 
-def _service(part: Part, parts: Sequence[Part], *, alone: bool) -> dict[str, Any]:
+def _service(part: HostPart, parts: Sequence[HostPart], *, alone: bool) -> dict[str, Any]:
     container = part.container
     service: dict[str, Any] = {"container_name": container.name}
     service |= {
@@ -83,7 +91,7 @@ def _service(part: Part, parts: Sequence[Part], *, alone: bool) -> dict[str, Any
     return escaped
 
 
-def _files(part: Part) -> dict[str, Any]:
+def _files(part: HostPart) -> dict[str, Any]:
     """Volumes, and the secrets, which come from files beside the Compose file."""
     volumes = list(part.container.volumes)
     if part.secret is None or part.rank is None:
@@ -99,7 +107,7 @@ def _gpus(gpus: str) -> dict[str, Any]:
     }
 
 
-def _healthcheck(rank: Rank, config: str) -> dict[str, Any]:
+def _healthcheck(rank: RenderedRank, config: str) -> dict[str, Any]:
     ready, head = rank.service.readiness, rank.replica.nodes[0]
     url = shell.probe_url(head.address, rank.replica.engine_port, ready)
     return {

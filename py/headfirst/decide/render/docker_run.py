@@ -9,7 +9,7 @@ from headfirst.decide.containers.spec import Container, docker_run
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import secret_files
 from headfirst.decide.render.files import Files, numbered, script
-from headfirst.decide.render.host_parts import ASK_SCRIPT, HostParts, Part, ask_script, hosts, secrets
+from headfirst.decide.render.host_parts import ASK_SCRIPT, HostPart, HostParts, ask_script, hosts, secrets
 from headfirst.decide.render.shell import CHECK_CACHE, CHECK_MODEL, FAIL, command_line, program
 
 _STOP_S = 60
@@ -53,7 +53,7 @@ def _host(header: Sequence[str], host: HostParts, container_program: str) -> str
     )
 
 
-def _run(part: Part, container_program: str) -> str:
+def _run(part: HostPart, container_program: str) -> str:
     return " \\\n".join(option_lines(docker_run(part.container, container_program), part.container)) + "\n"
 
 
@@ -65,7 +65,7 @@ def option_lines(line: Sequence[str], container: Container) -> list[str]:
     return text.split(" \\\n")
 
 
-def _down(parts: Sequence[Part], container_program: str) -> str:
+def _down(parts: Sequence[HostPart], container_program: str) -> str:
     """Rank 0 first: workers may ignore the signal and wait until rank 0 ends them."""
     lines = []
     for part in parts:
@@ -78,7 +78,7 @@ def _down(parts: Sequence[Part], container_program: str) -> str:
     )
 
 
-def _checks(parts: Sequence[Part], container_program: str) -> str:
+def _checks(parts: Sequence[HostPart], container_program: str) -> str:
     """What would fail later is found before anything is changed."""
     lines = []
     for part in parts:

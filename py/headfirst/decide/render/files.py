@@ -68,24 +68,29 @@ def _printable(line: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in line)
 
 
-class _Dumper(yaml.SafeDumper):
+class _AliasFreeDumper(yaml.SafeDumper):
     """Without anchors, which not every reader expects."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+def _text(dumper: _AliasFreeDumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _text)
+_AliasFreeDumper.add_representer(str, _text)
 
 
 def documents(header: Sequence[str], *values: Any) -> str:
     """The values as one YAML file below the header."""
     text = yaml.dump_all(
-        values, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=100, allow_unicode=True
+        values,
+        Dumper=_AliasFreeDumper,
+        sort_keys=False,
+        default_flow_style=False,
+        width=100,
+        allow_unicode=True,
     )
     return comment(header) + text

@@ -14,7 +14,7 @@ from headfirst.decide.render.shell import ASK, FAIL, program
 
 
 @dataclass(frozen=True)
-class Rank:
+class RenderedRank:
     """Whose rank a container is."""
 
     service: PlannedService
@@ -23,13 +23,13 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Part:
+class HostPart:
     """One container on a host, what it is, and the files with secrets that it reads."""
 
     container: Container
     what: str
     secret: SecretFile | None
-    rank: Rank | None = None
+    rank: RenderedRank | None = None
     environment: tuple[SecretFile, ...] = ()  # of a rank
 
     @property
@@ -44,14 +44,14 @@ class HostParts:
 
     name: str
     address: str
-    parts: list[Part]
+    parts: list[HostPart]
 
 
 def hosts(plan: Plan) -> list[HostParts]:
     """All hosts, heads before their workers."""
     host_parts: dict[str, HostParts] = {}
 
-    def add(host: str, address: str, part: Part) -> None:
+    def add(host: str, address: str, part: HostPart) -> None:
         host_parts.setdefault(host, HostParts(host, address, [])).parts.append(part)
 
     for service in plan.services:
@@ -60,9 +60,9 @@ def hosts(plan: Plan) -> list[HostParts]:
                 secret = of_replica(service, replica)
                 what = f"rank {node.rank} of {len(replica.nodes)} of {service.served_model_name}"
                 reads = any(volume.startswith(f"{secret.path}:") for volume in node.container.volumes)
-                rank = Rank(service, replica, node.rank)
+                rank = RenderedRank(service, replica, node.rank)
                 environment = tuple(of_environment(service, replica))
-                part = Part(
+                part = HostPart(
                     node.container.without_files(), what, secret if reads else None, rank, environment
                 )
                 add(node.host, node.address, part)
@@ -71,10 +71,12 @@ def hosts(plan: Plan) -> list[HostParts]:
             # No supervisor registers the replicas here.
             container = router.container.without_files().model_copy(update={"command": router.fixed_command})
             what = f"the router of {service.served_model_name} at {router.url}"
-            add(router.host, router.address, Part(container, what, of_env_file(router)))
+            add(router.host, router.address, HostPart(container, what, of_env_file(router)))
     if plan.webui:
         what = f"the chat page at {plan.webui.url}"
-        add(plan.webui.host, plan.webui.address, Part(plan.webui.container, what, of_env_file(plan.webui)))
+        add(
+            plan.webui.host, plan.webui.address, HostPart(plan.webui.container, what, of_env_file(plan.webui))
+        )
     return list(host_parts.values())
 
 

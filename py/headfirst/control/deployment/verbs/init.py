@@ -31,7 +31,7 @@ from headfirst.decide.plan.sizing.alternatives import unfit_hint
 from headfirst.decide.plan.sizing.models import lines, survey
 from headfirst.decide.plan.sizing.shares import shares
 from headfirst.decide.plan.sizing.sizes import Fleet
-from headfirst.decide.plan.trial import Trial
+from headfirst.decide.plan.trial import ServiceTrial
 from headfirst.decide.plan.types import NodeNetwork
 
 
@@ -91,7 +91,7 @@ def proposal(answers: Answers, path: Path) -> Proposal | None:
         [checkpoint],
         task=None,
         seconds=lambda _, __: 0,
-        trial=Trial.on_all_hosts(cluster),
+        trial=ServiceTrial.on_all_hosts(cluster),
     )
     if not survey_result.offers:
         return None
@@ -121,7 +121,7 @@ def with_services(answers: Answers, models: Mapping[str, str], path: Path) -> Pr
     cluster, gpus_of_all = _fleet(answers, path)
     engine, _ = engines.of_image(cluster.services[0].settings.engine, None, None)
     checkpoints = {name: _described(answers, model) for name, model in models.items()}
-    shares_by_name = shares(gpus_of_all, engine, checkpoints, Trial.on_all_hosts(cluster))
+    shares_by_name = shares(gpus_of_all, engine, checkpoints, ServiceTrial.on_all_hosts(cluster))
     services = [
         ServiceLines(name, [answers.hosts[at] for at in share.hosts], lines(share.settings))
         for name, share in shares_by_name.items()

@@ -26,8 +26,8 @@ from headfirst.decide.model.task import Task
 from headfirst.decide.plan.host import hardware, network
 from headfirst.decide.plan.sizing.models import Models, survey
 from headfirst.decide.plan.sizing.sizes import Fleet
-from headfirst.decide.plan.trial import Trial
-from headfirst.decide.plan.weights.duration import Job, estimate, rates
+from headfirst.decide.plan.trial import ServiceTrial
+from headfirst.decide.plan.weights.duration import WeightsWork, estimate, rates
 
 
 def models(
@@ -49,7 +49,7 @@ def models(
     if probe and lacks_facts(cluster):
         cluster = probe_hosts(cluster, extra_vars)
     settings = cluster.services[0].settings
-    trial = Trial.on_all_hosts(cluster)
+    trial = ServiceTrial.on_all_hosts(cluster)
     base = dict(trial.other_model)
     if engine not in (None, settings.engine):
         base["engine"] = engine
@@ -171,7 +171,7 @@ def fleet(cluster: Cluster) -> Fleet:
 
 def _seconds(cluster: Cluster, checkpoint: Checkpoint, convert: bool) -> float:
     memories = [host.memory_bytes for host in cluster.ranks if host.memory_bytes]
-    job = Job(
+    job = WeightsWork(
         source_bytes=checkpoint.total_bytes,
         served_bytes=checkpoint.bf16_bytes if convert else checkpoint.total_bytes,
         largest_shard_bytes=checkpoint.largest_shard_bytes,

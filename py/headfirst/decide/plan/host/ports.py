@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from headfirst.decide import engines
 from headfirst.decide.cluster import ports
-from headfirst.decide.cluster.ports import Use
+from headfirst.decide.cluster.ports import PortUse
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan.types import Node, PlannedReplica, PlannedService
 
 
 def refuse(cluster: Cluster, services: Sequence[PlannedService]) -> None:
     """InputError for a port that two programs of a host would have."""
-    uses: dict[str, list[Use]] = {}
+    uses: dict[str, list[PortUse]] = {}
     for service, planned in zip(cluster.services, services, strict=True):
         for replica in planned.replicas:
             its = service.of_role(replica.role)
@@ -23,7 +23,9 @@ def refuse(cluster: Cluster, services: Sequence[PlannedService]) -> None:
     ports.refuse(cluster, uses)
 
 
-def _of_rank(service: Service, planned: PlannedService, replica: PlannedReplica, node: Node) -> Iterator[Use]:
+def _of_rank(
+    service: Service, planned: PlannedService, replica: PlannedReplica, node: Node
+) -> Iterator[PortUse]:
     """Those that are not the first ones: the inventory's settings name these."""
     listed = replica.rendezvous_ports
     end = len(listed) - (planned.sized(replica).data_parallel if replica.transfer_port else 0)

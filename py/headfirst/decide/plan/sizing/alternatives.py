@@ -26,7 +26,7 @@ from headfirst.decide.plan.host import hardware, network
 from headfirst.decide.plan.sizing import parallel
 from headfirst.decide.plan.sizing.models import lines
 from headfirst.decide.plan.sizing.sizes import Copies, Fleet
-from headfirst.decide.plan.trial import Trial
+from headfirst.decide.plan.trial import ServiceTrial
 from headfirst.decide.plan.types import Fit, PlannedService
 from headfirst.decide.plan.weights import precision
 
@@ -40,7 +40,7 @@ _NODES_EACH = (2, 3, 4, 6, 8)  # of a prefill or decode replica
 
 
 @dataclass(frozen=True)
-class Result:
+class TriedPlan:
     """A plan that was tried: what the inventory sets for it, and its memory."""
 
     settings: Mapping[str, object]
@@ -87,7 +87,7 @@ class Attempt:
     checkpoint: Checkpoint
     fleet: Fleet
     engine: Engine
-    trial: Trial
+    trial: ServiceTrial
     longest: int = 0
     shorter: Sequence[str] = ()
 
@@ -121,10 +121,10 @@ class Attempt:
 
     def result(
         self, checkpoint: Checkpoint, settings: Mapping[str, object], machines: Machines | None = None
-    ) -> Result | None:
+    ) -> TriedPlan | None:
         """The plan of these settings; None where it is refused or holds no longer request."""
         try:
-            result = Result(*self.trial.starting(checkpoint, settings, machines))
+            result = TriedPlan(*self.trial.starting(checkpoint, settings, machines))
         except InputError:
             return None
         shortest = min(_SHORTEST, result.fit.context)
@@ -132,7 +132,7 @@ class Attempt:
 
     def on_these(
         self, checkpoint: Checkpoint, settings: Mapping[str, object], words: Sequence[str] = ()
-    ) -> Result | None:
+    ) -> TriedPlan | None:
         """The same on the GPUs of the fleet, with the sizes that suit them, and with further arguments.
 
         Of prefill and decode replicas each keeps its GPUs, and both get the arguments.
@@ -159,7 +159,7 @@ class Attempt:
         return {name: shlex.join([*chain(*kept), *words])}
 
 
-def advised(planned: PlannedService, checkpoint: Checkpoint, trial: Trial) -> PlannedService:
+def advised(planned: PlannedService, checkpoint: Checkpoint, trial: ServiceTrial) -> PlannedService:
     """The plan of a service with what would work better; where prefill and decode are divided, of the side
     that holds less."""
     role = planned.smallest_role
@@ -261,7 +261,7 @@ def _shorter_requests(attempt: Attempt) -> list[str]:
 
 def smaller_reserve(attempt: Attempt) -> list[str]:
     """Arguments of the engine with which more memory is for weights and KV cache."""
-    best: Result | None = None
+    best: TriedPlan | None = None
     cost = ""
     for step in presets.reserves(attempt.engine.name):
         words = presets.words(step.arguments)
@@ -383,7 +383,7 @@ def _smaller(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str]:
     return [f"{result.named(*_MODEL)} is a smaller model of the same family and fits{result.rest(*_MODEL)}"]
 
 
-def _fitting(attempt: Attempt, known: Iterable[Checkpoint]) -> list[tuple[Checkpoint, Result]]:
+def _fitting(attempt: Attempt, known: Iterable[Checkpoint]) -> list[tuple[Checkpoint, TriedPlan]]:
     """Those that the GPUs serve, with a longer request than this plan."""
     rest = attempt.trial.other_model
     tried = ((other, attempt.on_these(other, {"model": other.id, **rest})) for other in known)

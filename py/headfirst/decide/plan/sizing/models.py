@@ -24,7 +24,7 @@ from headfirst.decide.model.parameters import parameters
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan.sizing import parallel
 from headfirst.decide.plan.sizing.sizes import Copies, Copy, Fleet
-from headfirst.decide.plan.trial import Trial, UnfitError
+from headfirst.decide.plan.trial import ServiceTrial, UnfitError
 from headfirst.decide.plan.types import Fit
 from headfirst.decide.plan.weights import precision
 
@@ -92,7 +92,7 @@ def survey(
     *,
     task: Task | None,
     seconds: Callable[[Checkpoint, bool], float],
-    trial: Trial,
+    trial: ServiceTrial,
     base: Mapping[str, object] | None = None,
 ) -> Models:
     """Every checkpoint as an offer or a refusal. `task`: only models for this; None for all.
@@ -153,7 +153,7 @@ def survey(
 
 
 def _with_code(
-    trial: Trial, checkpoint: Checkpoint, settings: dict[str, object], machines: Machines | None = None
+    trial: ServiceTrial, checkpoint: Checkpoint, settings: dict[str, object], machines: Machines | None = None
 ) -> tuple[dict[str, object], Fit]:
     """As Trial.starting, with the model's code where it needs that."""
     try:
@@ -168,7 +168,7 @@ def _with_code(
 
 
 def candidate(
-    checkpoint: Checkpoint, fleet: Fleet, engine: Engine, trial: Trial, base: Mapping[str, object]
+    checkpoint: Checkpoint, fleet: Fleet, engine: Engine, trial: ServiceTrial, base: Mapping[str, object]
 ) -> tuple[precision.Precision, Copy]:
     """What is served of the checkpoint, in the type that is computed, and its copy.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from headfirst.common.errors import InputError
 from headfirst.decide.engines.layout import Machines
 from headfirst.decide.plan.sizing.fit import MemoryOf
-from headfirst.decide.plan.sizing.ways import Candidate, Ways, not_chosen
+from headfirst.decide.plan.sizing.ways import LayoutCandidate, Ways, not_chosen
 
 # A KV cache of less than this many tokens, or than the model's context, needs another layout.
 ENOUGH_TOKENS = 32_768
@@ -25,13 +25,13 @@ COPIES_SHARE = 0.5
 class LayoutChoice:
     """The layout to serve with, a sentence with the reason, and one for each that was tried before it."""
 
-    candidate: Candidate
+    candidate: LayoutCandidate
     reason: str
     rejected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Spread(Ways):
+class LayoutChooser(Ways):
     """The ways, of which one is chosen. `memory` None: that of the GPUs is not known."""
 
     memory: MemoryOf | None = None
@@ -66,7 +66,7 @@ class Spread(Ways):
         reason = f"{largest} leaves the most room for the KV cache; no layout has enough for a long request."
         return LayoutChoice(largest, reason)
 
-    def _sized(self, pipeline: int | None) -> Iterator[Candidate]:
+    def _sized(self, pipeline: int | None) -> Iterator[LayoutCandidate]:
         """The candidates with their memory."""
         for candidate in self._candidates(pipeline):
             memory = self.memory(candidate.layout, candidate.values) if self.memory else None
@@ -97,7 +97,7 @@ class Spread(Ways):
             hint=self._valid_hint(stages),
         )
 
-    def _short(self, candidate: Candidate, candidates: list[Candidate]) -> str:
+    def _short(self, candidate: LayoutCandidate, candidates: list[LayoutCandidate]) -> str:
         """Why the candidate is not taken although it works: a clause, "" where it is."""
         if self.memory is None:
             return ""
@@ -129,7 +129,7 @@ class Spread(Ways):
         fewer = "fewer than" if share == 1 else f"less than {share:.0%} of"
         return f"all its KV caches hold {ours:,} tokens, {fewer} the {theirs:,} of {plain}"
 
-    def _reason(self, candidate: Candidate, pipeline: int | None) -> str:
+    def _reason(self, candidate: LayoutCandidate, pipeline: int | None) -> str:
         """Why this layout, as a sentence."""
         if candidate.rule:
             plain = self.problems(self.engine.layout(self.ranks, 1, self.values))

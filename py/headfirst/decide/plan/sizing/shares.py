@@ -13,7 +13,7 @@ from headfirst.decide.engines.base import Engine
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.models import candidate
 from headfirst.decide.plan.sizing.sizes import Fleet, copies_on
-from headfirst.decide.plan.trial import Trial
+from headfirst.decide.plan.trial import ServiceTrial
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Share:
 
 
 def shares(
-    fleet: Fleet, engine: Engine, checkpoints: Mapping[str, Checkpoint], trial: Trial
+    fleet: Fleet, engine: Engine, checkpoints: Mapping[str, Checkpoint], trial: ServiceTrial
 ) -> dict[str, Share]:
     """The share of each service, by its name and in this order. InputError where one has no room."""
     free = [fleet.gpus_per_node] * fleet.nodes

@@ -125,7 +125,7 @@ class Copies:
         if grows and checkpoint.total_bytes > gpu.memory_bytes * (machines.gpus or 1):
             return None
         memories = memory_of(checkpoint, gpu, self.engine, dtype=self.dtype)
-        spread = parallel.Spread(
+        spread = parallel.LayoutChooser(
             *(checkpoint, machines, self.engine, self.values, self.dtype, self.fleet.rdma, self.preset),
             memory=memories,
         )

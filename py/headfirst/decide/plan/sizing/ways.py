@@ -24,7 +24,7 @@ _CHUNK = 8192  # tokens of a prompt that a group computes at a time
 
 
 @dataclass(frozen=True)
-class Candidate:
+class LayoutCandidate:
     """A layout, the engine's arguments that it needs, and the values of these and of the user's arguments."""
 
     layout: Layout
@@ -108,14 +108,14 @@ class Ways:
         limit = self.machines.gpus or self.machines.nodes * self.checkpoint.attention_heads
         return [size for size in range(1, limit + 1) if any(self._of_size(size, pipeline))]
 
-    def _of_size(self, tensor: int, stages: int) -> Iterator[Candidate]:
+    def _of_size(self, tensor: int, stages: int) -> Iterator[LayoutCandidate]:
         """What works with these sizes, the preferred first."""
         for rule in self._ways():
             for candidate in self._shared_by(tensor * stages, rule, stages):
                 if candidate.layout.tensor == tensor:
                     yield candidate
 
-    def _candidates(self, pipeline: int | None) -> Iterator[Candidate]:
+    def _candidates(self, pipeline: int | None) -> Iterator[LayoutCandidate]:
         """What uses all GPUs, the preferred first."""
         machines = self.machines
         # Not more stages than nodes, or two within one.
@@ -181,12 +181,12 @@ class Ways:
             lines.append(not_chosen(rule.title, why))
         return lines
 
-    def _shared_by(self, ranks: int, rule: LayoutRule | None, stages: int) -> Iterator[Candidate]:
+    def _shared_by(self, ranks: int, rule: LayoutRule | None, stages: int) -> Iterator[LayoutCandidate]:
         """The ways in which `ranks` share the model by the rule; none that is refused, or brings nothing."""
         if rule is None:
             layout = self.engine.layout(ranks // stages, stages, self.values)
             if not self.problems(layout):
-                yield Candidate(layout, self.values)
+                yield LayoutCandidate(layout, self.values)
             return
         most = self._groups(ranks)
         if stages > 1 or ranks == 1 or ("copied_kv" in rule.needs and most == 1):
@@ -198,7 +198,7 @@ class Ways:
 
     def _shared(
         self, rule: LayoutRule, ranks: int, groups: int, copies: int
-    ) -> tuple[Candidate, Sequence[str]]:
+    ) -> tuple[LayoutCandidate, Sequence[str]]:
         """The layout by the rule with these sizes, and why it cannot serve: a clause each."""
         filled = _filled(rule, ranks, groups, copies)
         checked = self.engine.check_arguments(presets.words(filled))
@@ -209,7 +209,7 @@ class Ways:
             for flag, value in filled.items()
         )
         problems = [problem.what for problem in checked.problems] or self.problems(layout, values)
-        return Candidate(layout, values, rule, tuple(arguments)), problems
+        return LayoutCandidate(layout, values, rule, tuple(arguments)), problems
 
     def _divisions(self, rule: LayoutRule, ranks: int, most: int) -> Iterator[tuple[int, int]]:
         """Groups and copies that are tried, the preferred first: a group for each rank, then larger ones."""

@@ -26,7 +26,7 @@ from headfirst.decide.plan.types import (
     WeightsTime,
 )
 from headfirst.decide.plan.weights import layers, placement
-from headfirst.decide.plan.weights.duration import Job, connections, estimate, rates
+from headfirst.decide.plan.weights.duration import WeightsWork, connections, estimate, rates
 from headfirst.decide.plan.weights.placement import Placement
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -115,7 +115,7 @@ def _members(
     ]
 
 
-def _shares(checkpoint: Checkpoint, spans: Mapping[str, range], job: Job) -> list[WeightsShare]:
+def _shares(checkpoint: Checkpoint, spans: Mapping[str, range], job: WeightsWork) -> list[WeightsShare]:
     if all(span == range(checkpoint.layers) for span in spans.values()):
         return []
     parts = {host: layers.share(checkpoint, span) for host, span in spans.items()}
@@ -136,12 +136,12 @@ def _has_one_folder(service: Service) -> bool:
 
 def _weights_job(
     service: Service, checkpoint: Checkpoint, place: Placement, spans: Mapping[str, range], *, convert: bool
-) -> Job:
+) -> WeightsWork:
     # One node reads what all see, and writes what all write to.
     alone = place.how == "in_place" or _has_one_folder(service)
     memories = [host.memory_bytes for host in service.hosts if host.memory_bytes]
     from_hub = service.settings.source.is_hub
-    return Job(
+    return WeightsWork(
         source_bytes=checkpoint.total_bytes,
         served_bytes=checkpoint.bf16_bytes if convert else checkpoint.total_bytes,
         largest_shard_bytes=checkpoint.largest_shard_bytes,
@@ -232,7 +232,7 @@ def draft_model(settings: ServiceSettings, known: Checkpoint | None) -> DraftMod
 def draft_time(cluster: Cluster, service: Service, draft: DraftModel, checkpoint: Checkpoint) -> WeightsTime:
     """Until every node has proven its copy of the draft, which is brought after the model."""
     from_hub, hosts = draft.from_hub, service.hosts
-    job = Job(
+    job = WeightsWork(
         source_bytes=checkpoint.total_bytes,
         served_bytes=checkpoint.total_bytes,
         largest_shard_bytes=checkpoint.largest_shard_bytes,

@@ -111,7 +111,7 @@ HOP_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Job:
+class WeightsWork:
     """What is to be done. `served_bytes` are written besides the source if `convert`.
 
     Where the nodes need different layers, `kept` is the part (0 to 1) of the node that needs the most, and
@@ -151,7 +151,7 @@ class Job:
         return through + self.source_bytes * (int(self.nodes > 1) + int(self.convert))
 
 
-def estimate(job: Job, rates: Sequence[Rate], *, share: bool = False) -> WeightsTime:
+def estimate(job: WeightsWork, rates: Sequence[Rate], *, share: bool = False) -> WeightsTime:
     """Time of `job`; `rates` has one of each kind (no download without a hub, no network with one node).
 
     With `share` the nodes fetch together where that is faster, which only a measurement shows.
@@ -181,7 +181,7 @@ def pipelined(stages: Mapping[str, float], *, at_once: float, nodes: int) -> flo
     return slowest + at_once * (sum(stages.values()) - slowest) + HOP_SECONDS * (nodes - 1)
 
 
-def _own_lines(job: Job, rates: Sequence[Rate]) -> float | None:
+def _own_lines(job: WeightsWork, rates: Sequence[Rate]) -> float | None:
     """Seconds where every node has a line of its own; None where that changes nothing."""
     return estimate(replace(job, fetchers=job.nodes), rates).seconds if job.fetchers < job.nodes else None
 
@@ -190,7 +190,7 @@ def _payload(rate: Rate) -> float:
     return rate.bytes_per_second * (LINE_PAYLOAD if rate.what in ("download", "network") else 1)
 
 
-def _stages(job: Job, speeds: Mapping[str, float]) -> dict[str, float]:
+def _stages(job: WeightsWork, speeds: Mapping[str, float]) -> dict[str, float]:
     stages = {"fetch": job.source_bytes / job.fetchers / speeds[_read_from(job, speeds)]}
     if job.nodes > 1:
         # No node receives what it fetched.
@@ -202,14 +202,14 @@ def _stages(job: Job, speeds: Mapping[str, float]) -> dict[str, float]:
     return stages | {"disk": job.disk_bytes / speeds["disk"]}
 
 
-def _read_from(job: Job, kinds: Container[str]) -> str:
+def _read_from(job: WeightsWork, kinds: Container[str]) -> str:
     """What the first stage reads with."""
     if job.from_hub:
         return "download"
     return "network" if job.on_share and "network" in kinds else "disk"
 
 
-def _documented(job: Job, speeds: Mapping[str, float]) -> float:
+def _documented(job: WeightsWork, speeds: Mapping[str, float]) -> float:
     """Download; convert on the head; copy the result to one node after the other. Each at the same rates."""
     seconds = job.source_bytes / min(speeds["download"], speeds["disk"]) if job.from_hub else 0.0
     if job.convert:
@@ -220,7 +220,7 @@ def _documented(job: Job, speeds: Mapping[str, float]) -> float:
     return seconds
 
 
-def _reason(stage: str, job: Job, kinds: Mapping[str, Rate]) -> str:
+def _reason(stage: str, job: WeightsWork, kinds: Mapping[str, Rate]) -> str:
     source = _gb(job.source_bytes)
     if stage == "fetch" and job.from_hub:
         each = f" on each of {job.fetchers} nodes" if job.fetchers > 1 else ""

@@ -103,7 +103,7 @@ LEAST_BYTES = 8 * 10**9
 
 
 @dataclass(frozen=True)
-class Warming:
+class WarmingChoice:
     """How much is read, and the bytes of each node's memory that are left to its ranks."""
 
     how: Literal["whole", "part", "none"]
@@ -119,21 +119,21 @@ def warming(
     rank_bytes: int,
     host_bytes: int,
     ranks_on_node: int,
-) -> Warming:
+) -> WarmingChoice:
     """Decide by settings and facts; `rank_bytes` are the weights of a rank, which a CPU engine keeps, and
     `host_bytes` what ranks on GPUs keep in the memory of a node."""
     cpu_bytes = 2 * rank_bytes if settings.engine_device == "cpu" else 0
     reserve = ranks_on_node * (RANK_BYTES + cpu_bytes) + memory_bytes(settings.shm_size)
     reserve += host_bytes
     if settings.weights_warm_cache is False:
-        return Warming("none", reserve, "weights_warm_cache=false")
+        return WarmingChoice("none", reserve, "weights_warm_cache=false")
     if any(host.model_folder and host.model_folder.exists and not host.model_folder.cached for host in hosts):
-        return Warming("none", reserve, "the file system of the model folder does not use it")
+        return WarmingChoice("none", reserve, "the file system of the model folder does not use it")
     if settings.weights_warm_cache is True:
-        return Warming("part", reserve, "as much as fits beside the ranks")
+        return WarmingChoice("part", reserve, "as much as fits beside the ranks")
     if served_bytes < LEAST_BYTES:
-        return Warming("none", reserve, "the model is small")
+        return WarmingChoice("none", reserve, "the model is small")
     memories = [host.memory_bytes for host in hosts if host.memory_bytes]
     if memories and served_bytes + reserve > min(memories):
-        return Warming("none", reserve, "the weights do not fit into memory beside the ranks")
-    return Warming("whole", reserve, "if all of it fits beside the ranks")
+        return WarmingChoice("none", reserve, "the weights do not fit into memory beside the ranks")
+    return WarmingChoice("whole", reserve, "if all of it fits beside the ranks")
