@@ -15,9 +15,9 @@ from unittest import mock
 import histories
 from headfirst.node.supervisor import host_state
 from headfirst.node.supervisor.keeper import Keeper
-from headfirst.node.supervisor.memory import MOST_FAILED_STARTS, Memory
+from headfirst.node.supervisor.memory import MOST_FAILED_STARTS, GenerationMemory
 from headfirst.node.supervisor.messages import Seen
-from headfirst.node.supervisor.records import Record
+from headfirst.node.supervisor.records import GenerationRecord
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -71,7 +71,7 @@ class World:
     starts: int = 0
     resume: bool = False
     restarted: bool = False  # a rank ended and was started by hand before the supervisor noticed its end
-    disk: Memory | None = None
+    disk: GenerationMemory | None = None
     trace: list[tuple[str, Any]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     """What was done that must never be done."""
@@ -151,10 +151,10 @@ class World:
 
     # -- the disk and the journal: `Memories` and `Events` ------------------------------------------
 
-    def load(self, name: str, generation: str) -> Memory:
-        return self.disk or Memory(generation)
+    def load(self, name: str, generation: str) -> GenerationMemory:
+        return self.disk or GenerationMemory(generation)
 
-    def save(self, name: str, memory: Memory) -> bool:
+    def save(self, name: str, memory: GenerationMemory) -> bool:
         if not self.disk_is_full:
             self.disk = memory
         return not self.disk_is_full
@@ -185,8 +185,8 @@ class Engine:
         """Nothing is open."""
 
 
-def record(ranks: int) -> Record:
-    return Record(
+def record(ranks: int) -> GenerationRecord:
+    return GenerationRecord(
         name="headfirst-engine",
         generation=GENERATION,
         ranks=tuple(f"10.0.0.{rank + 1}" for rank in range(ranks)),
@@ -281,7 +281,7 @@ class SupervisorModel(RuleBasedStateMachine):
             self._clock.stop()
 
     def _new_keeper(self) -> Keeper:
-        def engine(_: Record) -> Engine:
+        def engine(_: GenerationRecord) -> Engine:
             self.engines.append(Engine(self.world))
             return self.engines[-1]
 

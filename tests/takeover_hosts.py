@@ -28,10 +28,10 @@ from headfirst.node.supervisor.containers import Containers
 from headfirst.node.supervisor.host_state import Holds
 from headfirst.node.supervisor.keeper import Keeper
 from headfirst.node.supervisor.memory import Memories
-from headfirst.node.supervisor.messages import Request, Seen
-from headfirst.node.supervisor.node import Node
+from headfirst.node.supervisor.messages import RankRequest, Seen
+from headfirst.node.supervisor.node import NodeRanks
 from headfirst.node.supervisor.nodes import Nodes, Ranks
-from headfirst.node.supervisor.records import Record
+from headfirst.node.supervisor.records import GenerationRecord
 from headfirst.node.supervisor.takeover import TURN_S, Agreement, Standbys
 
 NAME, INVENTORY = "headfirst-engine", f"{1:012x}"
@@ -100,12 +100,12 @@ class Docker:
         raise docker.errors.NotFound(f"no container {name}")
 
 
-class _Node(Node):
+class _Node(NodeRanks):
     """A real one, which tells the network what it is asked."""
 
     net: Network
 
-    def answer(self, asked: Request, address: str) -> Seen:
+    def answer(self, asked: RankRequest, address: str) -> Seen:
         self.net.before(asked)
         return super().answer(asked, address)
 
@@ -176,7 +176,7 @@ class Host:
         if self.keeper:
             self.keeper.step()
 
-    def _keeper(self, record: Record) -> Keeper:
+    def _keeper(self, record: GenerationRecord) -> Keeper:
         ranks = Ranks(record, self.nodes)
         ranks._pool = SimpleNamespace(map=map)  # type: ignore[assignment]
         memories, net = Memories(self.folder, self.folder / "run"), self.net
@@ -186,7 +186,7 @@ class Host:
 class Engine:
     """`Health` of one start: it asks each second."""
 
-    def __init__(self, net: Network, record: Record) -> None:
+    def __init__(self, net: Network, record: GenerationRecord) -> None:
         self._net, self._record, self._serves, self._alive_at = net, record, False, net.now
 
     def _check(self) -> None:
@@ -276,7 +276,7 @@ class Network:
             raise ConnectionResetError
         return answer
 
-    def before(self, asked: Request) -> None:
+    def before(self, asked: RankRequest) -> None:
         """What interrupts a takeover happens before one of its requests is carried out."""
         if asked.do in ("prepare", "activate") and self.interrupt_after:
             self.interrupt_after -= 1

@@ -22,12 +22,12 @@ from headfirst.node.supervisor.decision import (
 )
 from headfirst.node.supervisor.events import Events
 from headfirst.node.supervisor.keeper import Keeper
-from headfirst.node.supervisor.memory import MOST_FAILED_STARTS, Memories, Memory
+from headfirst.node.supervisor.memory import MOST_FAILED_STARTS, GenerationMemory, Memories
 from headfirst.node.supervisor.messages import Seen
-from headfirst.node.supervisor.records import Record
+from headfirst.node.supervisor.records import GenerationRecord
 
 HANG_S, START_S = 60.0, 300.0
-RECORD = Record(
+RECORD = GenerationRecord(
     name="headfirst-engine",
     generation="g1",
     ranks=("10.0.0.1", "10.0.0.2"),
@@ -307,9 +307,10 @@ def test_a_memory_of_another_version_is_read_as_far_as_it_is_valid(tmp_path: Pat
 def test_a_new_generation_has_nothing_of_the_one_before_but_the_length_of_its_start(tmp_path: Path) -> None:
     memories = Memories(tmp_path, tmp_path)
     memories.save(
-        "headfirst-engine", Memory("g1", early_ends=6, failed_starts=6, gave_up="it did", start_s=9.0)
+        "headfirst-engine",
+        GenerationMemory("g1", early_ends=6, failed_starts=6, gave_up="it did", start_s=9.0),
     )
-    assert memories.load("headfirst-engine", "g2") == Memory("g2", start_s=9.0)
+    assert memories.load("headfirst-engine", "g2") == GenerationMemory("g2", start_s=9.0)
 
 
 def test_the_event_of_an_end_has_the_last_lines_of_all_ranks(
@@ -452,7 +453,7 @@ def test_what_failed_before_a_hold_ends_nothing_after_it() -> None:
     """A controller begins while the logs are read, and starts all ranks again."""
     first, second = (tuple(Seen("g1", True, f"{rank}@{start}") for rank in (0, 1)) for start in (1, 2))
     ended = (first[0], Seen("g1", ended="it ended with exit code 1"))
-    state, serves = begin(RECORD, Memory("g1"), 0.0), HealthReading(True, 0.0)
+    state, serves = begin(RECORD, GenerationMemory("g1"), 0.0), HealthReading(True, 0.0)
     for now, observed in enumerate((Observation(first), Observation(first, serves))):
         state, _ = decide(state, observed, now)
     state, actions = decide(state, Observation(ended, serves), 3.0)

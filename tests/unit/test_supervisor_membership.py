@@ -17,8 +17,8 @@ from headfirst.node.peers.server import PER_PEER
 from headfirst.node.supervisor import messages, nodes
 from headfirst.node.supervisor.containers import Containers
 from headfirst.node.supervisor.host_state import Holds
-from headfirst.node.supervisor.messages import Request
-from headfirst.node.supervisor.node import Listener, Node
+from headfirst.node.supervisor.messages import RankRequest
+from headfirst.node.supervisor.node import NodeRanks, SupervisorListener
 from headfirst.node.supervisor.nodes import has_left
 from headfirst.node.supervisor.takeover import Agreement
 from wire_tap import tapped
@@ -41,13 +41,13 @@ class Network:
     stack: ExitStack
     port: int = field(default=0)
 
-    def member(self, address: str, members: list[str], token: str = TOKEN) -> Listener:
+    def member(self, address: str, members: list[str], token: str = TOKEN) -> SupervisorListener:
         """A host with this list."""
         agreement = Agreement(
             address, PeerClient(address, self.port, token, keys(address, members)), Containers()
         )
-        node = Node(Containers(), Holds(self.folder), agreement)
-        listener = Listener((address, self.port), keys(address, members), token, node)
+        node = NodeRanks(Containers(), Holds(self.folder), agreement)
+        listener = SupervisorListener((address, self.port), keys(address, members), token, node)
         self.port = int(listener.server_address[1])
         threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True).start()
         self.stack.callback(listener.server_close)
@@ -158,7 +158,7 @@ def test_silent_strangers_hold_few_threads_and_no_member_up(network: Network) ->
     network.member(B, [B, C])
     client, request = (
         PeerClient(C, network.port, TOKEN, keys(C, [B])),
-        messages.encode(Request("member", "", "")),
+        messages.encode(RankRequest("member", "", "")),
     )
     before = threading.active_count()
     with ExitStack() as stack:

@@ -18,8 +18,8 @@ from headfirst.node.peers.client import NotAMember, PeerClient, Unreachable
 from headfirst.node.supervisor import host_state, messages, node, records
 from headfirst.node.supervisor.containers import Containers, Rank
 from headfirst.node.supervisor.host_state import Holds
-from headfirst.node.supervisor.messages import Request, Seen
-from headfirst.node.supervisor.node import Listener, Node
+from headfirst.node.supervisor.messages import RankRequest, Seen
+from headfirst.node.supervisor.node import NodeRanks, SupervisorListener
 from headfirst.node.supervisor.takeover import Agreement
 
 NAME, HEAD, WORKER, STRANGER = "headfirst-engine", "127.0.0.21", "127.0.0.22", "127.0.0.23"
@@ -68,15 +68,15 @@ class Worker:
     def __init__(self, folder: Path) -> None:
         self.containers, self.holds = OneRank(), Holds(folder / "run")
         agreement = Agreement(WORKER, PeerClient(WORKER, 1, TOKEN, {}), self.containers)
-        self.node = Node(self.containers, self.holds, agreement)
+        self.node = NodeRanks(self.containers, self.holds, agreement)
         keys = {HEAD: KEY, STRANGER: f"{KEY} of another"}
-        self.listener = Listener((WORKER, 0), keys, TOKEN, self.node)
+        self.listener = SupervisorListener((WORKER, 0), keys, TOKEN, self.node)
         self.port = self.listener.server_address[1]
         threading.Thread(target=self.listener.serve_forever, args=(0.05,), daemon=True).start()
 
     def asked(self, do: messages.Do, generation: str = GENERATION, own: str = HEAD, key: str = KEY) -> Seen:
         client = PeerClient(own, int(self.port), TOKEN, {WORKER: key})
-        body = messages.encode(Request(do, NAME, generation))
+        body = messages.encode(RankRequest(do, NAME, generation))
         return messages.seen(client.ask(WORKER, body, limit_s=5, longest=messages.LONGEST), where=WORKER)
 
 
@@ -142,7 +142,7 @@ def test_of_one_replica_one_request_is_carried_out_at_a_time(
     threads[1].start()
     threads[1].join(0.5)
     assert not seen
-    worker.node.answer(Request("look", "headfirst-engine-1", ""), HEAD)
+    worker.node.answer(RankRequest("look", "headfirst-engine-1", ""), HEAD)
     goes_on.set()
     for thread in threads:
         thread.join(10)

@@ -22,8 +22,8 @@ import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.decide.plan.front.router import command, with_replicas
-from headfirst.node.supervisor.records import Record
-from headfirst.node.supervisor.registration import Router, Worker, drain, is_needed, missing
+from headfirst.node.supervisor.records import GenerationRecord
+from headfirst.node.supervisor.registration import RouterApi, Worker, drain, is_needed, missing
 
 WORKER = Path(__file__).parents[1] / "slow_worker.py"
 KEY, ADMIN_KEY = "sk-of-the-service", "key-of-the-supervisors"
@@ -47,7 +47,7 @@ class Lan:
         self.urls = [f"http://127.0.0.1:{port}" for port in self.ports]
         self.workers = [self._worker(port) for port in self.ports]
         self.start()
-        self.router = Router(self.url, ADMIN_KEY)
+        self.router = RouterApi(self.url, ADMIN_KEY)
         self.clients = ThreadPoolExecutor(16)
 
     def start(self, *, workers: dict[str, dict[str, str | int]] | None = None) -> None:
@@ -224,7 +224,7 @@ def test_prefill_and_decode_replicas_keep_their_roles(lan: Lan) -> None:
         assert lan.served_by(lan.chat().result()) == 1
 
 
-def record(lan: Lan, replica: int, role: str) -> Record:
+def record(lan: Lan, replica: int, role: str) -> GenerationRecord:
     """What a run has written of the replica before it starts it in this role."""
     worker: dict[str, str | int] = {} if role == "regular" else {"worker_type": role}
     if role == "prefill":
@@ -233,7 +233,7 @@ def record(lan: Lan, replica: int, role: str) -> Record:
     how["probe_body"] |= {"messages": [{"role": "user", "content": "Hello!"}]}  # type: ignore[operator]
     at = {"name": "engine", "generation": "", "ranks": ("127.0.0.1",), "url": lan.urls[replica]}
     more = {"path_generates": False, "metrics": None, "routers": (), "hang_s": 60.0, "start_s": 60.0}
-    return Record(**at, model="slow", api_key=KEY, readiness=how, worker=worker, **more)  # type: ignore[arg-type]
+    return GenerationRecord(**at, model="slow", api_key=KEY, readiness=how, worker=worker, **more)  # type: ignore[arg-type]
 
 
 def change(lan: Lan, roles: Sequence[str]) -> list[bool]:
@@ -294,7 +294,7 @@ def test_a_router_that_cannot_complete_a_request_does_not_use_the_replica(lan: L
         assert missing(record(lan, replica, "regular"), [lan.router], 30) == {}
     wrong = replace(record(lan, 0, "regular"), model="another")
     assert "404" in missing(wrong, [lan.router], 0.1)[lan.url]
-    assert [*missing(wrong, [Router("http://127.0.0.1:9", ADMIN_KEY)], 0.1)] == ["http://127.0.0.1:9"]
+    assert [*missing(wrong, [RouterApi("http://127.0.0.1:9", ADMIN_KEY)], 0.1)] == ["http://127.0.0.1:9"]
 
 
 def test_a_replica_that_is_removed_ends_its_stream(lan: Lan) -> None:
@@ -309,7 +309,7 @@ def test_a_replica_that_is_removed_ends_its_stream(lan: Lan) -> None:
 
 def test_the_key_of_the_service_does_not_open_the_list_of_replicas(lan: Lan) -> None:
     with pytest.raises(NotReadyError, match="401"):
-        Router(lan.url, KEY).workers()
+        RouterApi(lan.url, KEY).workers()
     for key in ("", ADMIN_KEY):
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         asked = httpx.post(f"{lan.url}/v1/chat/completions", json={"model": "slow"}, headers=headers)
@@ -364,14 +364,14 @@ GOOD = {"id": "01a20327-f11f-7008-bf4e-189e8d1103ee", "url": "http://a", "status
 def test_an_answer_that_no_router_gives_is_refused(workers: object) -> None:
     server = replying(200, json.dumps({"workers": workers}).encode())
     with pytest.raises(UntrustedError):
-        Router(f"http://127.0.0.1:{server.server_port}", ADMIN_KEY).workers()
+        RouterApi(f"http://127.0.0.1:{server.server_port}", ADMIN_KEY).workers()
     server.shutdown()
 
 
 def test_a_replica_is_the_one_at_exactly_its_address() -> None:
     listed = [GOOD | {"url": f"http://{host}:30000"} for host in ("a", "b", "c")]
     server = replying(200, json.dumps({"workers": listed}).encode())
-    router = Router(f"http://127.0.0.1:{server.server_port}", ADMIN_KEY)
+    router = RouterApi(f"http://127.0.0.1:{server.server_port}", ADMIN_KEY)
     for host in ("b", "c"):
         assert (worker := router.worker(f"http://{host}:30000")) and worker.url == f"http://{host}:30000"
     assert router.worker("http://b:3000") is router.worker("http://d:30000") is None
@@ -413,7 +413,7 @@ NO_ANSWERS = [(500, b"{}"), (409, b"{}"), (401, b"{}"), (200, b"soon"), (0, b"")
 @pytest.mark.parametrize(("status", "body"), NO_ANSWERS)
 def test_a_router_that_fails_does_not_answer_that_nothing_runs(status: int, body: bytes) -> None:
     router = Failing(status, body)
-    assert drain("http://a", [Router(router.url, ADMIN_KEY)], 30) == (0, {})
+    assert drain("http://a", [RouterApi(router.url, ADMIN_KEY)], 30) == (0, {})
     assert router.answers == []
     router.server.shutdown()
 
@@ -425,7 +425,7 @@ def test_a_drain_reports_the_routers_whose_requests_are_not_known() -> None:
     slow = f"http://127.0.0.1:{late.getsockname()[1]}"
     late.listen()
     urls = [router.url, f"http://127.0.0.1:{sure.server_port}", slow, gone]
-    left, unknown = drain("http://a", [Router(url, ADMIN_KEY, timeout_s=0.2) for url in urls], 1)
+    left, unknown = drain("http://a", [RouterApi(url, ADMIN_KEY, timeout_s=0.2) for url in urls], 1)
     assert (left, [*unknown]) == (7, [router.url, slow, gone])
     assert "500" in unknown[router.url]
     late.close()
@@ -437,7 +437,7 @@ def test_a_router_whose_key_was_replaced_answers_to_the_new_one(lan: Lan) -> Non
     lan.register()
     asked = lan.chat(30, 0.05)
     until(lambda: lan.running() == 1)
-    routers = [Router(lan.url, key) for key in ("a key of before", ADMIN_KEY)]
+    routers = [RouterApi(lan.url, key) for key in ("a key of before", ADMIN_KEY)]
     urls = [worker.url for worker in lan.router.workers() if worker.requests]
     assert drain(urls[0], routers, 0.1) == (1, {})
     assert drain(urls[0], routers, 30) == (0, {})
@@ -445,7 +445,7 @@ def test_a_router_whose_key_was_replaced_answers_to_the_new_one(lan: Lan) -> Non
 
 
 def test_a_replica_that_is_not_ready_keeps_its_requests_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    router = Router("http://127.0.0.1:9", ADMIN_KEY)
+    router = RouterApi("http://127.0.0.1:9", ADMIN_KEY)
     found = iter([[Worker(str(GOOD["id"]), "http://a", "not_ready", requests=3)]])
     monkeypatch.setattr(router, "workers", lambda: next(found))
     assert router.drain("http://a") == 3
@@ -454,9 +454,9 @@ def test_a_replica_that_is_not_ready_keeps_its_requests_counted(monkeypatch: pyt
 def test_an_answer_without_an_end_and_a_redirect_are_refused() -> None:
     server = replying(200, b" " * (2 << 20))
     with pytest.raises(UntrustedError):
-        Router(f"http://127.0.0.1:{server.server_port}", ADMIN_KEY).workers()
+        RouterApi(f"http://127.0.0.1:{server.server_port}", ADMIN_KEY).workers()
     moved = replying(302, b"{}", {"Location": f"http://127.0.0.1:{server.server_port}/workers"})
     with pytest.raises(NotReadyError, match="302"):
-        Router(f"http://127.0.0.1:{moved.server_port}", ADMIN_KEY).workers()
+        RouterApi(f"http://127.0.0.1:{moved.server_port}", ADMIN_KEY).workers()
     server.shutdown()
     moved.shutdown()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from headfirst.node.supervisor import host_state, records
-from headfirst.node.supervisor.messages import Request, Seen
+from headfirst.node.supervisor.messages import RankRequest, Seen
 from headfirst.node.supervisor.takeover import Standbys
 
 HEAD, WORKER, SPARE, AFTER_S = "10.0.0.1", "10.0.0.2", "10.0.0.3", 60.0
@@ -28,7 +28,7 @@ class Hosts:
         events: Any = SimpleNamespace(add=lambda name, kind, text, **_: self.events.append(text))
         self.spare = Standbys(self, events)  # type: ignore[arg-type]
 
-    def ask(self, address: str, request: Request, limit_s: float) -> Seen | None:
+    def ask(self, address: str, request: RankRequest, limit_s: float) -> Seen | None:
         if request.do == "look":
             return self.looks[address]
         self.asked.append((request.do, address))

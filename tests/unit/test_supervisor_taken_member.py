@@ -23,8 +23,8 @@ from headfirst.node.peers.client import PeerClient, Unreachable
 from headfirst.node.supervisor import host_state, messages, records, takeover
 from headfirst.node.supervisor.containers import Containers
 from headfirst.node.supervisor.host_state import Holds
-from headfirst.node.supervisor.messages import Request, Seen
-from headfirst.node.supervisor.node import Listener, Node
+from headfirst.node.supervisor.messages import RankRequest, Seen
+from headfirst.node.supervisor.node import NodeRanks, SupervisorListener
 from headfirst.node.supervisor.takeover import Agreement
 from together import together
 
@@ -63,15 +63,15 @@ def keys(own: str) -> dict[str, str]:
     return Secrets(supervisor_secret="known-to-no-member").supervisor_keys(own, [HEAD, WORKER, SPARE, VICTIM])
 
 
-def member(address: str, port: int, containers: Containers, folder: Path) -> Node:
+def member(address: str, port: int, containers: Containers, folder: Path) -> NodeRanks:
     """What a host of the cluster runs."""
     client = PeerClient(address, port, TOKEN, keys(address))
-    return Node(containers, Holds(folder / "run"), Agreement(address, client, containers))
+    return NodeRanks(containers, Holds(folder / "run"), Agreement(address, client, containers))
 
 
 @contextlib.contextmanager
-def listening(address: str, port: int, node: Node) -> Iterator[None]:
-    listener = Listener((address, port), keys(address), TOKEN, node)
+def listening(address: str, port: int, node: NodeRanks) -> Iterator[None]:
+    listener = SupervisorListener((address, port), keys(address), TOKEN, node)
     threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True).start()
     yield
     listener.shutdown()
@@ -95,7 +95,7 @@ class Victim:
 
     def asked(self, own: str, do: messages.Do, name: str = NAME, generation: str = GENERATION) -> Seen:
         """The answer to a member's request. Raises Unreachable where it is refused."""
-        body = messages.encode(Request(do, name, generation))
+        body = messages.encode(RankRequest(do, name, generation))
         client = PeerClient(own, self.port, TOKEN, keys(own))
         answer = client.ask(VICTIM, body, limit_s=30, longest=messages.LONGEST)
         return messages.seen(answer, where=VICTIM)
@@ -168,13 +168,13 @@ def test_a_record_writes_only_the_configuration_of_its_engine(victim: Victim) ->
 def test_only_names_and_generations_that_roles_give_are_read(name: str, generation: str) -> None:
     for do in ("start", "stop", "log", "prepare", "activate"):
         with pytest.raises(UntrustedError):
-            messages.request(messages.encode(Request(do, name, generation)), where=SPARE)
+            messages.request(messages.encode(RankRequest(do, name, generation)), where=SPARE)
 
 
 @pytest.mark.parametrize("name", [NAME, "headfirst-engine-1", "headfirst-engine-my_chat-12"])
 @pytest.mark.parametrize("generation", [GENERATION, STANDBY])
 def test_names_and_generations_that_roles_give_are_read(name: str, generation: str) -> None:
-    request = Request("activate", name, generation)
+    request = RankRequest("activate", name, generation)
     assert messages.request(messages.encode(request), where=SPARE) == request
 
 
@@ -320,7 +320,7 @@ def test_a_spare_that_serves_another_replica_does_not_take_over(
 
     def asked(do: messages.Do, *, serves: bool) -> str:
         busy.update(states(serves))
-        return spare.answer(Request(do, NAME, STANDBY), SPARE).problem
+        return spare.answer(RankRequest(do, NAME, STANDBY), SPARE).problem
 
     why = "the spare serves another replica"
     victim.docker.add("headfirst-engine-1", GENERATION, running=True)
@@ -409,7 +409,7 @@ def test_a_taken_member_does_not_speak_for_the_head(victim: Victim) -> None:
     """It takes over the head's address, with every key that it was given."""
     victim.write(NAME, GENERATION, record(worked_at=1.0))
     victim.docker.add(NAME, GENERATION, running=True)
-    body = messages.encode(Request("stop", NAME, GENERATION))
+    body = messages.encode(RankRequest("stop", NAME, GENERATION))
     for key in {*keys(WORKER).values(), TOKEN}:
         with pytest.raises(Unreachable):
             PeerClient(HEAD, victim.port, TOKEN, {VICTIM: key}).ask(VICTIM, body, limit_s=5, longest=100_000)
@@ -421,7 +421,7 @@ def test_a_taken_member_does_not_speak_for_the_head(victim: Victim) -> None:
 def test_a_request_that_is_sent_back_to_its_sender_is_refused(victim: Victim) -> None:
     """Who passes the packets on has the victim sign for the session of its own listener."""
     caller = Caller(keys(VICTIM)[HEAD])
-    body = messages.encode(Request("look", NAME, GENERATION))
+    body = messages.encode(RankRequest("look", NAME, GENERATION))
     words = ("POST", digest(body), str(len(body)), VICTIM, HEAD)
     statuses = []
     for _ in range(2):

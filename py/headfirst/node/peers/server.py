@@ -31,7 +31,7 @@ _FORBIDDEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\
 
 
 @dataclass
-class _Connection:
+class _PeerConnection:
     """`proven`: a request of it was authenticated. `since`: when it was opened, or last proven.
 
     `busy`: it is being answered, however long that takes. `ended`: it is shut down, and its
@@ -66,7 +66,7 @@ class PeerServer(ThreadingHTTPServer):
         self, place: tuple[str, int], handler: type[BaseHTTPRequestHandler], peers: Collection[str]
     ) -> None:
         self._peers = frozenset(peers)
-        self._connections: dict[socket.socket, _Connection] = {}
+        self._connections: dict[socket.socket, _PeerConnection] = {}
         self._lock = threading.Lock()
         super().__init__(place, handler)
 
@@ -86,7 +86,7 @@ class PeerServer(ThreadingHTTPServer):
             useful = [item for item in others if not item[1].ended]
             if len(useful) >= PER_PEER:
                 self._end(*min(useful, key=lambda item: (item[1].proven, item[1].since)))
-            self._connections[request] = _Connection(address)
+            self._connections[request] = _PeerConnection(address)
         return True
 
     def is_peer(self, address: str) -> bool:
@@ -106,7 +106,7 @@ class PeerServer(ThreadingHTTPServer):
     @contextmanager
     def busy(self, request: socket.socket) -> Iterator[None]:
         """Do not end a proven connection as idle within the block."""
-        connection = self._connections.get(request) or _Connection("")
+        connection = self._connections.get(request) or _PeerConnection("")
         connection.busy = True
         try:
             yield
@@ -121,7 +121,7 @@ class PeerServer(ThreadingHTTPServer):
                 if connection.is_over(now):
                     self._end(request, connection)
 
-    def _end(self, request: socket.socket, connection: _Connection) -> None:
+    def _end(self, request: socket.socket, connection: _PeerConnection) -> None:
         """Wake the thread that reads from a connection: it finds the end of it."""
         connection.ended = True
         with suppress(OSError):  # the peer may have closed it

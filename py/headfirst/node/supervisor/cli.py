@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import headfirst
 
 if TYPE_CHECKING:
-    from headfirst.node.supervisor.records import Record
+    from headfirst.node.supervisor.records import GenerationRecord
 
 CONFIG = Path("/etc/headfirst/supervisor.json")
 
@@ -63,7 +63,7 @@ def _drain(name: str, seconds: float) -> int:
     """Exit code 3 where the replica is not held: its supervisor would register it again."""
     from headfirst.node.supervisor import records
     from headfirst.node.supervisor.host_state import Holds
-    from headfirst.node.supervisor.registration import Router, drain
+    from headfirst.node.supervisor.registration import RouterApi, drain
 
     if not Holds().is_held(name):
         print(f"{name} is not held. First: headfirst-supervisor hold {name}", file=sys.stderr)
@@ -71,7 +71,7 @@ def _drain(name: str, seconds: float) -> int:
     record = _current(name, served=False)
     if record is None:
         return 0
-    routers = [Router(router.url, router.key) for router in records.router_keys(record)]
+    routers = [RouterApi(router.url, router.key) for router in records.router_keys(record)]
     left, unknown = drain(record.url, routers, seconds, record.api_key)
     if left:
         print(f"{name}: {left} requests still run after {seconds:.0f} s", file=sys.stderr)
@@ -99,7 +99,7 @@ def _needed(name: str, changed: list[list[str]]) -> int:
     return 3 if record and is_needed(record.url, routers_of(record), dict(changed)) else 0
 
 
-def _current(name: str, *, served: bool = True) -> Record | None:
+def _current(name: str, *, served: bool = True) -> GenerationRecord | None:
     """The record of the generation that has the name and runs, if there is one. Raises EngineDown."""
     from headfirst.node.supervisor import records
     from headfirst.node.supervisor.containers import Containers

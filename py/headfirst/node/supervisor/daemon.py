@@ -26,9 +26,9 @@ from headfirst.node.supervisor.health import Health
 from headfirst.node.supervisor.host_state import RUN, Holds
 from headfirst.node.supervisor.keeper import Keeper
 from headfirst.node.supervisor.memory import Memories
-from headfirst.node.supervisor.node import Listener, Node
+from headfirst.node.supervisor.node import NodeRanks, SupervisorListener
 from headfirst.node.supervisor.nodes import Nodes, Ranks, has_left
-from headfirst.node.supervisor.records import Record
+from headfirst.node.supervisor.records import GenerationRecord
 from headfirst.node.supervisor.registration import Registration
 from headfirst.node.supervisor.takeover import Agreement, Standbys
 from headfirst.node.weights.files import write_whole
@@ -69,9 +69,9 @@ class Daemon:
         self._containers, self._holds = Containers(), Holds()
         self._client = PeerClient(settings.address, settings.port, settings.token, settings.keys)
         agreement = Agreement(settings.address, self._client, self._containers)
-        self._node = Node(self._containers, self._holds, agreement)
+        self._node = NodeRanks(self._containers, self._holds, agreement)
         self._events, self._memories = Events(), Memories()
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _SupervisedReplica] = {}
         self._nodes = Nodes(settings.address, self._node.answer, self._client)
         self._standbys = Standbys(self._nodes, self._events)
         self._ended = threading.Event()
@@ -83,7 +83,7 @@ class Daemon:
         """Keep the replicas until SIGTERM. Raises OSError where the port cannot be had."""
         signal.signal(signal.SIGTERM, self._end)
         place = (self._settings.address, self._settings.port)
-        listener = Listener(place, self._settings.keys, self._settings.token, self._node)
+        listener = SupervisorListener(place, self._settings.keys, self._settings.token, self._node)
         threading.Thread(target=listener.serve_forever, args=(0.2,), daemon=True).start()
         self._write_state()  # who starts the service finds its own settings there
         _notify("READY=1")
@@ -126,9 +126,9 @@ class Daemon:
                 kept.end(leaves=not has_successor and name not in heads)
                 del self._kept[name]
         for name in replicas.keys() - self._kept.keys():
-            self._kept[name] = _Kept(self._keeper(replicas[name]), self._holds, self._events)
+            self._kept[name] = _SupervisedReplica(self._keeper(replicas[name]), self._holds, self._events)
 
-    def _record(self, rank: Rank) -> Record | None:
+    def _record(self, rank: Rank) -> GenerationRecord | None:
         """The record of the rank; where it cannot be read, what is kept of the replica counts."""
         read = self._turns[rank.name].run(
             rank.name, "its record", lambda: records.read(rank.name, rank.generation)
@@ -162,7 +162,7 @@ class Daemon:
             with contextlib.suppress(*EngineDown):  # after a pause, again
                 self._containers.stop(name)
 
-    def _keeper(self, record: Record) -> Keeper:
+    def _keeper(self, record: GenerationRecord) -> Keeper:
         return Keeper(record, Ranks(record, self._nodes), Health, self._events, self._memories)
 
     def _write_state(self) -> None:
@@ -211,7 +211,7 @@ class _Turns:
         return result
 
 
-class _Kept:
+class _SupervisedReplica:
     """A keeper and the registration of its replica, each in a thread of its own."""
 
     def __init__(self, keeper: Keeper, holds: Holds, events: Events) -> None:
@@ -228,7 +228,7 @@ class _Kept:
             thread.start()
 
     @property
-    def record(self) -> Record:
+    def record(self) -> GenerationRecord:
         """The generation that is kept."""
         return self.keeper.record
 

@@ -16,9 +16,9 @@ from typing import Literal
 
 from ansible_collections.headfirst.serving.plugins.module_utils.rollout import head_first
 
-from headfirst.node.supervisor.memory import MOST_FAILED_STARTS, Memory
+from headfirst.node.supervisor.memory import MOST_FAILED_STARTS, GenerationMemory
 from headfirst.node.supervisor.messages import Seen
-from headfirst.node.supervisor.records import Record
+from headfirst.node.supervisor.records import GenerationRecord
 
 Phase = Literal["watching", "serving", "down", "starting", "held", "gave_up"]
 # A replica that has served for so long is taken for one that works.
@@ -102,11 +102,11 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class State:
+class GenerationState:
     """Of one generation of a replica. Times are seconds since boot."""
 
-    record: Record
-    memory: Memory
+    record: GenerationRecord
+    memory: GenerationMemory
     status: Status
     acted_at: float  # when the replica failed, or began to serve
     decided_at: float
@@ -128,15 +128,17 @@ class State:
         return phase == "serving"
 
 
-def begin(record: Record, memory: Memory, now: float) -> State:
+def begin(record: GenerationRecord, memory: GenerationMemory, now: float) -> GenerationState:
     """The state of a supervisor that was just started."""
     status = Status("watching", "it was not checked yet", now)
     if memory.gave_up:
         status = Status("gave_up", memory.gave_up, now)
-    return State(record, memory, status, acted_at=now, decided_at=now)
+    return GenerationState(record, memory, status, acted_at=now, decided_at=now)
 
 
-def decide(state: State, observed: Observation, now: float) -> tuple[State, tuple[Action, ...]]:
+def decide(
+    state: GenerationState, observed: Observation, now: float
+) -> tuple[GenerationState, tuple[Action, ...]]:
     """The next state, and what is to be done: events, and one other action at most."""
     turn = _Turn(state, observed, now)
     turn.take()
@@ -146,7 +148,7 @@ def decide(state: State, observed: Observation, now: float) -> tuple[State, tupl
 class _Turn:
     """One decision; `state` and `actions` are its result."""
 
-    def __init__(self, state: State, observed: Observation, now: float) -> None:
+    def __init__(self, state: GenerationState, observed: Observation, now: float) -> None:
         self.state, self._observed, self._now = state, observed, now
         self.actions: list[Action] = []
         self._every = tuple(range(len(observed.ranks)))

@@ -13,7 +13,7 @@ import requests
 from ansible_collections.headfirst.serving.plugins.module_utils import readiness
 
 from headfirst.common.metrics import read
-from headfirst.node.supervisor.records import Record
+from headfirst.node.supervisor.records import GenerationRecord
 
 _STARTING_S = 1.0
 # Checks in the time after which an engine counts as hanging.
@@ -27,7 +27,7 @@ _LONGEST = 4 << 20
 class Health:
     """Asks the engine of one start in a thread of its own, until it is closed."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: GenerationRecord) -> None:
         self._record = record
         self._begun = time.monotonic()
         self._alive_at: float | None = None

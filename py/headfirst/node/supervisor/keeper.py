@@ -25,10 +25,10 @@ from headfirst.node.supervisor.decision import (
 )
 from headfirst.node.supervisor.events import Events
 from headfirst.node.supervisor.health import Health
-from headfirst.node.supervisor.memory import Memories, Memory
+from headfirst.node.supervisor.memory import GenerationMemory, Memories
 from headfirst.node.supervisor.messages import Seen
 from headfirst.node.supervisor.nodes import Ranks
-from headfirst.node.supervisor.records import Record
+from headfirst.node.supervisor.records import GenerationRecord
 
 # Decisions that follow each other at once: logs, two stops and two starts are five.
 _MOST_DECISIONS = 8
@@ -39,9 +39,9 @@ class Keeper:
 
     def __init__(
         self,
-        record: Record,
+        record: GenerationRecord,
         ranks: Ranks,
-        health: Callable[[Record], Health],
+        health: Callable[[GenerationRecord], Health],
         events: Events,
         memories: Memories,
     ) -> None:
@@ -55,12 +55,12 @@ class Keeper:
         self._logs: Mapping[int, Sequence[str]] = {}
 
     @property
-    def record(self) -> Record:
+    def record(self) -> GenerationRecord:
         """The generation that is kept."""
         return self._state.record
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> GenerationMemory:
         """What is remembered of it."""
         return self._state.memory
 

@@ -19,7 +19,7 @@ _PAUSES_S = (0.0, 5.0, 15.0, 30.0, 60.0)
 
 
 @dataclass(frozen=True)
-class Memory:
+class GenerationMemory:
     """Of one generation."""
 
     generation: str = ""
@@ -50,15 +50,15 @@ class Memories:
     def __init__(self, folder: Path = FOLDER, run: Path = RUN) -> None:
         self._folder, self._run = folder, run
 
-    def load(self, name: str, generation: str) -> Memory:
+    def load(self, name: str, generation: str) -> GenerationMemory:
         """What is remembered of the generation; nothing of another one but the length of its start."""
         state = host_state.read_object(self._path(name))
         known = {key: state[key] for key, is_valid in _VALID.items() if key in state and is_valid(state[key])}
         if known.get("generation") != generation:
-            return Memory(generation, start_s=known.get("start_s"))
-        return Memory(**known)
+            return GenerationMemory(generation, start_s=known.get("start_s"))
+        return GenerationMemory(**known)
 
-    def save(self, name: str, memory: Memory) -> bool:
+    def save(self, name: str, memory: GenerationMemory) -> bool:
         """Whether it was written; with a full disk it was not."""
         try:
             self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)

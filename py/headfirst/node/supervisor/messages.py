@@ -18,7 +18,7 @@ _GENERATION = re.compile(r"(?:standby-)?[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
-class Request:
+class RankRequest:
     """`do` something with the rank of a replica: the container `name`, of this generation.
 
     A `member` request has neither: its answer proves that the host lists the one that sends it.
@@ -46,12 +46,12 @@ class Seen:
     log: tuple[str, ...] = ()
 
 
-def encode(message: Request | Seen) -> bytes:
+def encode(message: RankRequest | Seen) -> bytes:
     """The message as JSON."""
     return json.dumps(asdict(message)).encode()
 
 
-def request(data: bytes, where: str) -> Request:
+def request(data: bytes, where: str) -> RankRequest:
     """The request in `data`. Raises UntrustedError."""
     fields = _object(data, "the request of a supervisor", where)
     do = fields.get("do")
@@ -62,7 +62,7 @@ def request(data: bytes, where: str) -> Request:
         raise UntrustedError("a supervisor sends a name that no replica has", where=where)
     if do not in ("member", "look") and not _GENERATION.fullmatch(generation):
         raise UntrustedError("a supervisor sends a generation that no replica has", where=where)
-    return Request(cast(Do, do), name, generation)
+    return RankRequest(cast(Do, do), name, generation)
 
 
 def seen(data: bytes, where: str) -> Seen:

@@ -14,13 +14,13 @@ from headfirst.node.peers.server import PeerHandler, PeerServer
 from headfirst.node.supervisor import messages, records
 from headfirst.node.supervisor.containers import Containers, EngineDown, Rank
 from headfirst.node.supervisor.host_state import Holds
-from headfirst.node.supervisor.messages import Request, Seen
+from headfirst.node.supervisor.messages import RankRequest, Seen
 from headfirst.node.supervisor.takeover import Agreement
 
 _WEIGHTS_JOB = "headfirst-job-weights.service"
 
 
-class Node:
+class NodeRanks:
     """Carries out requests. Safe to use from threads: for one replica, one is carried out at a time."""
 
     def __init__(self, containers: Containers, holds: Holds, agreement: Agreement) -> None:
@@ -29,7 +29,7 @@ class Node:
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._locks_lock = threading.Lock()
 
-    def answer(self, request: Request, address: str) -> Seen:
+    def answer(self, request: RankRequest, address: str) -> Seen:
         """What becomes of a request that comes from `address`."""
         if request.do == "member":
             return Seen()
@@ -41,7 +41,7 @@ class Node:
             except EngineDown as error:
                 return Seen(held=self._holds.is_held(request.name), problem=f"Docker: {error}")
 
-    def _answer(self, request: Request, address: str) -> Seen:
+    def _answer(self, request: RankRequest, address: str) -> Seen:
         if request.do in ("prepare", "activate"):
             return self._take_over(request, address)
         rank = self._containers.rank(request.name)
@@ -59,7 +59,7 @@ class Node:
             self._containers.start(request.name)
         return self._seen(self._containers.rank(request.name) or rank, "")
 
-    def _refusal(self, request: Request, rank: Rank, address: str) -> str:
+    def _refusal(self, request: RankRequest, rank: Rank, address: str) -> str:
         """Why nothing is started, stopped or read; only rank 0 of the generation that is here may ask."""
         if request.do != "log" and self._holds.is_held(request.name):
             return "the replica is being changed"
@@ -70,7 +70,7 @@ class Node:
             return "the version has not served yet"
         return "" if address == record.ranks[0] else f"{address} is not its head"
 
-    def _take_over(self, request: Request, address: str) -> Seen:
+    def _take_over(self, request: RankRequest, address: str) -> Seen:
         """Agree to a generation that waits, or activate it, for the supervisor of the spare."""
         standby = records.standby(request.name, request.generation)
         if standby is None:
@@ -106,24 +106,24 @@ def weights_come() -> bool:
     return subprocess.run(["systemctl", "is-active", "--quiet", _WEIGHTS_JOB], check=False).returncode == 0
 
 
-class Listener(PeerServer):
+class SupervisorListener(PeerServer):
     """Answers the supervisors of other nodes; to one that left the cluster it proves that it did."""
 
     hears_strangers = True
 
-    def __init__(self, place: tuple[str, int], keys: Mapping[str, str], token: str, node: Node) -> None:
+    def __init__(self, place: tuple[str, int], keys: Mapping[str, str], token: str, node: NodeRanks) -> None:
         """`keys` by the addresses of the other members; `token` proves to strangers that they are none."""
         self.admission, self.node = Admission(token), node
         self._admissions = {address: Admission(key) for address, key in keys.items()}
-        super().__init__(place, _Handler, keys)
+        super().__init__(place, _SupervisorHandler, keys)
 
     def admission_of(self, address: str) -> Admission:
         """The one that has the key of this member."""
         return self._admissions.get(address, self.admission)
 
 
-class _Handler(PeerHandler):
-    server: Listener
+class _SupervisorHandler(PeerHandler):
+    server: SupervisorListener
     timeout = 20.0
 
     def do_POST(self) -> None:

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from headfirst.common.untrusted import UntrustedError
 from headfirst.node.peers.client import NotAMember, PeerClient, Unreachable
 from headfirst.node.supervisor import messages
-from headfirst.node.supervisor.messages import Do, Request, Seen
-from headfirst.node.supervisor.records import Record
+from headfirst.node.supervisor.messages import Do, RankRequest, Seen
+from headfirst.node.supervisor.records import GenerationRecord
 
 _LOOK_S = 5.0
 # Docker kills a rank that does not stop, which takes its time on a busy node.
@@ -22,7 +22,7 @@ _MEMBER_S = 5.0
 _AT_ONCE = 32
 
 
-def ask(client: PeerClient, address: str, request: Request, limit_s: float) -> Seen | None:
+def ask(client: PeerClient, address: str, request: RankRequest, limit_s: float) -> Seen | None:
     """The answer of another host; None where there is none within the limit."""
     try:
         data = client.ask(address, messages.encode(request), limit_s=limit_s, longest=messages.LONGEST)
@@ -37,10 +37,10 @@ class Nodes:
     `answer` carries out a request to this host itself (Node.answer).
     """
 
-    def __init__(self, host: str, answer: Callable[[Request, str], Seen], client: PeerClient) -> None:
+    def __init__(self, host: str, answer: Callable[[RankRequest, str], Seen], client: PeerClient) -> None:
         self.host, self._answer, self._client = host, answer, client
 
-    def ask(self, address: str, request: Request, limit_s: float) -> Seen | None:
+    def ask(self, address: str, request: RankRequest, limit_s: float) -> Seen | None:
         """The answer; None where there is none within the limit."""
         if address == self.host:
             return self._answer(request, self.host)
@@ -50,7 +50,7 @@ class Nodes:
 class Ranks:
     """The ranks of one generation, as the supervisor of rank 0 reads them, stops and starts them."""
 
-    def __init__(self, record: Record, nodes: Nodes) -> None:
+    def __init__(self, record: GenerationRecord, nodes: Nodes) -> None:
         self._record, self._nodes = record, nodes
         self._all = range(len(record.ranks))
         self._pool = ThreadPoolExecutor(max_workers=min(len(record.ranks), _AT_ONCE))
@@ -76,7 +76,7 @@ class Ranks:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, do: Do, ranks: Sequence[int], limit_s: float) -> list[Seen | None]:
-        request = Request(do, self._record.name, self._record.generation)
+        request = RankRequest(do, self._record.name, self._record.generation)
         addresses = [self._record.ranks[rank] for rank in ranks]
         return list(self._pool.map(lambda address: self._nodes.ask(address, request, limit_s), addresses))
 
@@ -89,7 +89,7 @@ def has_left(host: str, members: Sequence[str], client: PeerClient) -> bool | No
     they refuse, and none accepts; silence, and whatever is not proven, do not count.
     """
     others = [member for member in members if member != host]
-    request = messages.encode(Request("member", "", ""))
+    request = messages.encode(RankRequest("member", "", ""))
     refusals = 0
     # The first that accepts decides; another one each time, so that no node answers all of many.
     for address in random.sample(others, len(others)):

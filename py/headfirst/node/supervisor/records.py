@@ -24,7 +24,7 @@ from headfirst.common.untrusted import UntrustedError, json_document, json_objec
 
 CONFIG = Path("/etc/headfirst")
 _SERIES = tuple(field.name for field in fields(Metrics) if field.type == "Series")
-# Fields of `Record.worker`, and their types.
+# Fields of `GenerationRecord.worker`, and their types.
 _WORKER: dict[str, type] = {"worker_type": str, "bootstrap_port": int, "kv_connector": str, "kv_role": str}
 _T = TypeVar("_T")
 _reported: dict[Path, str] = {}  # what is wrong with a record, so that the journal has it once
@@ -41,7 +41,7 @@ class RouterAddress:
 
 
 @dataclass(frozen=True)
-class Record:
+class GenerationRecord:
     """One generation of a replica, as the supervisor needs it. `ranks` are addresses by rank.
 
     `worker`: what routers need of it beside its address and key, as fields of a worker in smg's API.
@@ -64,14 +64,14 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Standby:
+class StandbyRecord:
     """A generation that waits on a spare and the other hosts of a replica, for one of its hosts to be away.
 
     The host of rank `replaces`, of those at the addresses `instead_of`, is then replaced by `spare`.
     `instead_of_url` is where the replica answers with it.
     """
 
-    record: Record
+    record: GenerationRecord
     spare: str
     replaces: int
     instead_of: tuple[str, ...]
@@ -79,16 +79,18 @@ class Standby:
     after_s: float
 
 
-def read(name: str, generation: str, folder: Path = CONFIG, *, served: bool = True) -> Record | None:
+def read(
+    name: str, generation: str, folder: Path = CONFIG, *, served: bool = True
+) -> GenerationRecord | None:
     """The record; None where there is none that is supervised: it has not `served`, or has no addresses."""
 
-    def parsed(document: dict[str, Any]) -> Record | None:
+    def parsed(document: dict[str, Any]) -> GenerationRecord | None:
         return _record(name, generation, document) if document.get("worked_at") or not served else None
 
     return _checked(_path(name, generation, folder), parsed)
 
 
-def router_keys(record: Record, folder: Path = CONFIG) -> list[RouterAddress]:
+def router_keys(record: GenerationRecord, folder: Path = CONFIG) -> list[RouterAddress]:
     """The routers of the generation, with the key of each other one too: a run may have replaced the key."""
     name, routers = record.name, list(record.routers)
     for path in sorted((folder / name).glob("*.json")):
@@ -98,17 +100,17 @@ def router_keys(record: Record, folder: Path = CONFIG) -> list[RouterAddress]:
     return [router for router in dict.fromkeys(routers) if router.url in addresses]
 
 
-def standby(name: str, generation: str, folder: Path = CONFIG) -> Standby | None:
+def standby(name: str, generation: str, folder: Path = CONFIG) -> StandbyRecord | None:
     """The generation that waits; None where there is none, or it was activated."""
 
-    def waits(document: dict[str, Any]) -> Standby | None:
+    def waits(document: dict[str, Any]) -> StandbyRecord | None:
         record = None if document.get("worked_at") else _record(name, generation, document)
         return _standby(record, document) if record else None
 
     return _checked(_path(name, generation, folder), waits)
 
 
-def standbys(spare: str, folder: Path = CONFIG) -> list[Standby]:
+def standbys(spare: str, folder: Path = CONFIG) -> list[StandbyRecord]:
     """Every generation that waits for a host to be away that `spare` is to replace."""
     paths = sorted(folder.glob("*/standby-*.json"))
     candidates = [standby(path.parent.name, path.stem, folder) for path in paths]
@@ -154,7 +156,7 @@ def _document(path: Path) -> dict[str, Any]:
     return json_object(json_document(path.read_bytes(), what="the record"), what="the record")
 
 
-def _record(name: str, generation: str, document: dict[str, Any]) -> Record | None:
+def _record(name: str, generation: str, document: dict[str, Any]) -> GenerationRecord | None:
     supervision = json_object(document.get("supervision") or {}, what="supervision")
     if not supervision.get("ranks"):
         return None
@@ -164,7 +166,7 @@ def _record(name: str, generation: str, document: dict[str, Any]) -> Record | No
     json_object(readiness.get("probe_body"), what="probe_body")
     if not isinstance(readiness.get("answer"), list):
         raise UntrustedError("answer is not a list")
-    return Record(
+    return GenerationRecord(
         name=name,
         generation=generation,
         ranks=_texts(supervision, "ranks"),
@@ -189,7 +191,7 @@ def _secrets(document: dict[str, Any]) -> frozenset[str]:
     return frozenset(filter(None, (_text(document, "api_key"), *values)))
 
 
-def _standby(record: Record, document: dict[str, Any]) -> Standby | None:
+def _standby(record: GenerationRecord, document: dict[str, Any]) -> StandbyRecord | None:
     if not document["supervision"].get("standby"):
         return None
     waits = json_object(document["supervision"]["standby"], what="standby")
@@ -198,7 +200,7 @@ def _standby(record: Record, document: dict[str, Any]) -> Standby | None:
         raise UntrustedError("replaces is not the number of a rank")
     if spare in instead_of or spare not in record.ranks:
         raise UntrustedError("the spare has no place among the ranks, or has one already")
-    return Standby(
+    return StandbyRecord(
         record=record,
         spare=spare,
         replaces=replaces,

@@ -23,7 +23,7 @@ import requests
 from headfirst.common import untrusted
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.node.supervisor.records import Record
+from headfirst.node.supervisor.records import GenerationRecord
 
 Status = Literal["pending", "ready", "not_ready", "failed", "draining"]
 Role = Literal["regular", "prefill", "decode", "encode"]
@@ -59,7 +59,7 @@ def can_answer(roles: Collection[str]) -> bool:
     return "regular" in roles or {"prefill", "decode"} <= {*roles}
 
 
-class Router:
+class RouterApi:
     """The control API of a router. Methods raise NotReadyError where it does not answer, or refuses."""
 
     def __init__(self, url: str, key: str, timeout_s: float = _TIMEOUT_S) -> None:
@@ -213,7 +213,7 @@ class Registration:
     has the replica after a moment.
     """
 
-    def __init__(self, record: Record, serves: Callable[[], bool | None]) -> None:
+    def __init__(self, record: GenerationRecord, serves: Callable[[], bool | None]) -> None:
         self._record, self._serves = record, serves
         self._routers = routers_of(record)
         self.problems: dict[str, str] = {}  # by the address of the router
@@ -240,13 +240,13 @@ class Registration:
                 router.remove(self._record.url, self._record.api_key)
 
 
-def routers_of(record: Record) -> list[Router]:
+def routers_of(record: GenerationRecord) -> list[RouterApi]:
     """The routers of a replica."""
-    return [Router(router.url, router.key) for router in record.routers]
+    return [RouterApi(router.url, router.key) for router in record.routers]
 
 
 def drain(
-    url: str, routers: Sequence[Router], seconds: float, api_key: str = ""
+    url: str, routers: Sequence[RouterApi], seconds: float, api_key: str = ""
 ) -> tuple[int, dict[str, str]]:
     """Let routers send no new requests to the replica; wait until none runs.
 
@@ -269,7 +269,7 @@ def drain(
         time.sleep(0.5)
 
 
-def is_needed(url: str, routers: Sequence[Router], changed: dict[str, str]) -> bool:
+def is_needed(url: str, routers: Sequence[RouterApi], changed: dict[str, str]) -> bool:
     """Whether no router answers requests while the replica does not serve.
 
     `changed`: the role of each replica that the run has changed by then, by address.
@@ -281,7 +281,7 @@ def is_needed(url: str, routers: Sequence[Router], changed: dict[str, str]) -> b
     return True
 
 
-def missing(record: Record, routers: Sequence[Router], seconds: float) -> dict[str, str]:
+def missing(record: GenerationRecord, routers: Sequence[RouterApi], seconds: float) -> dict[str, str]:
     """Register the replica; why a router does not use it after so many seconds, by its address.
 
     A router whose replicas make a whole shape must answer a request as well.
@@ -301,7 +301,7 @@ def _ready(workers: Sequence[Worker], besides: str = "") -> dict[str, str]:
     }
 
 
-def _lacks(router: Router, record: Record) -> str:
+def _lacks(router: RouterApi, record: GenerationRecord) -> str:
     how = record.readiness
     try:
         router.register(record.url, record.api_key, record.worker)

@@ -21,9 +21,9 @@ from headfirst.node.peers.client import PeerClient
 from headfirst.node.supervisor import host_state, records
 from headfirst.node.supervisor.containers import Containers
 from headfirst.node.supervisor.events import Events
-from headfirst.node.supervisor.messages import Do, Request, Seen
+from headfirst.node.supervisor.messages import Do, RankRequest, Seen
 from headfirst.node.supervisor.nodes import Nodes, ask
-from headfirst.node.supervisor.records import Record, Standby
+from headfirst.node.supervisor.records import GenerationRecord, StandbyRecord
 
 TURN_S = 5.0
 _ANSWER_S = 30.0
@@ -39,7 +39,7 @@ class Agreement:
         self._host, self._client, self._containers = host, client, containers
         self._agreed_at: dict[tuple[str, str], float] = {}
 
-    def prepare(self, standby: Standby) -> str:
+    def prepare(self, standby: StandbyRecord) -> str:
         """Agree to the generation for some minutes; "", or why this host does not. Raises EngineDown."""
         key, why = (standby.record.name, standby.record.generation), self._objection(standby)
         if why:
@@ -48,7 +48,7 @@ class Agreement:
             self._agreed_at[key] = host_state.uptime()
         return why
 
-    def activate(self, standby: Standby) -> str:
+    def activate(self, standby: StandbyRecord) -> str:
         """Why the generation is not activated, "" where nothing objects. Raises EngineDown.
 
         Once a host of the replica has activated it nothing does: half of a replica serves nobody. But where a
@@ -67,9 +67,9 @@ class Agreement:
             return ""
         return why or self._objection(standby)
 
-    def _objection(self, standby: Standby) -> str:
+    def _objection(self, standby: StandbyRecord) -> str:
         away = standby.instead_of[standby.replaces]
-        if ask(self._client, away, Request("member", "", ""), _CONNECT_S):
+        if ask(self._client, away, RankRequest("member", "", ""), _CONNECT_S):
             return f"{away} answers {self._host}"
         others = (rank.running and rank.name != standby.record.name for rank in self._containers.ranks())
         if self._host == standby.spare and any(others):
@@ -79,11 +79,11 @@ class Agreement:
         urls = [standby.instead_of_url, *([current.url] if current else [])]
         return next((f"the replica answers at {url}" for url in urls if _answers(url)), "")
 
-    def _current(self, name: str) -> Record | None:
+    def _current(self, name: str) -> GenerationRecord | None:
         rank = self._containers.rank(name)
         return records.read(name, rank.generation) if rank else None
 
-    def _is_activated(self, standby: Standby) -> bool:
+    def _is_activated(self, standby: StandbyRecord) -> bool:
         """Whether this host, or another one that is not the spare, has the generation already."""
         rank = self._containers.rank(standby.record.name)
         if rank is not None and rank.generation == standby.record.generation:
@@ -91,14 +91,14 @@ class Agreement:
         others = [address for address in standby.record.ranks if address not in (self._host, standby.spare)]
         return standby.record.generation in self._generations(standby.record, others)
 
-    def _has_changed(self, record: Record) -> bool:
+    def _has_changed(self, record: GenerationRecord) -> bool:
         """Whether another host of this generation has another one by now."""
         others = [address for address in record.ranks if address != self._host]
         return any(generation != record.generation for generation in self._generations(record, others))
 
-    def _generations(self, record: Record, addresses: Sequence[str]) -> Iterator[str]:
+    def _generations(self, record: GenerationRecord, addresses: Sequence[str]) -> Iterator[str]:
         """What these hosts have, of those that answer."""
-        request = Request("look", record.name, record.generation)
+        request = RankRequest("look", record.name, record.generation)
         answers = (ask(self._client, address, request, _CONNECT_S) for address in addresses)
         return (seen.generation for seen in answers if seen and not seen.problem)
 
@@ -130,13 +130,13 @@ class Standbys:
                 self._told.pop(standby.record.name, None)  # hosts change now, which is news each time
                 self._activate(standby)
 
-    def _activate(self, standby: Standby) -> None:
+    def _activate(self, standby: StandbyRecord) -> None:
         if self._tell(standby, "activate"):
             self._told.pop(standby.record.name, None)
             replaced = standby.instead_of[standby.replaces]
             self._note(standby, f"the spare {self._host} takes the place of {replaced}")
 
-    def _is_due(self, standby: Standby, seen: Mapping[str, Seen | None]) -> bool:
+    def _is_due(self, standby: StandbyRecord, seen: Mapping[str, Seen | None]) -> bool:
         """Whether exactly the host to be replaced has been away for long enough."""
         away = [rank for rank, address in enumerate(standby.instead_of) if seen[address] is None]
         key = (standby.record.name, standby.record.generation)
@@ -145,7 +145,7 @@ class Standbys:
             return False
         return host_state.uptime() - self._away_since.setdefault(key, host_state.uptime()) >= standby.after_s
 
-    def _tell(self, standby: Standby, do: Do) -> bool:
+    def _tell(self, standby: StandbyRecord, do: Do) -> bool:
         """Whether every host of the generation agrees; this one is the last to be asked."""
         others = [address for address in standby.record.ranks if address != self._host]
         for address in (*others, self._host):
@@ -157,11 +157,11 @@ class Standbys:
                 return False
         return True
 
-    def _note(self, standby: Standby, text: str) -> None:
+    def _note(self, standby: StandbyRecord, text: str) -> None:
         if self._told.get(standby.record.name) != text:
             self._told[standby.record.name] = text
             self._events.add(standby.record.name, "takeover", text, generation=standby.record.generation)
 
-    def _ask(self, do: Do, standby: Standby, address: str) -> Seen | None:
-        request = Request(do, standby.record.name, standby.record.generation)
+    def _ask(self, do: Do, standby: StandbyRecord, address: str) -> Seen | None:
+        request = RankRequest(do, standby.record.name, standby.record.generation)
         return self._nodes.ask(address, request, _ANSWER_S)

@@ -18,7 +18,7 @@ from headfirst.control.live.status import container_fields
 from headfirst.control.live.status_types import RoutedReplica, RouterStatus
 from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.types import Cluster, Service
-from headfirst.node.supervisor.registration import Router, Worker, can_answer
+from headfirst.node.supervisor.registration import RouterApi, Worker, can_answer
 
 
 class _Target(NamedTuple):
@@ -52,7 +52,7 @@ def _ask(target: _Target) -> RouterStatus:
                 return RouterStatus(**about, **row, ready=False)
             try:
                 with forward(connection, target.url) as local:
-                    workers = Router(local, target.key).workers()
+                    workers = RouterApi(local, target.key).workers()
             except NotReadyError as error:
                 return RouterStatus(**about, **{**row, "problem": error.what}, ready=False)
             replicas = _replicas(target.service, workers)
