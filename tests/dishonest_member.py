@@ -50,7 +50,7 @@ def main_with(attack: str, name: str) -> None:
         announce(self, proofs)
         stated.update(proofs)
 
-    def lie(message: messages.Message, order: list[str]) -> bytes:
+    def lie(message: messages.TransferMessage, order: list[str]) -> bytes:
         document: dict[str, Any] = json.loads(dump(message, order))
         if attack not in (OTHER_BYTES, GONE) and (entry := document["files"].get(name)):
             path = folder / str(entry["size"])

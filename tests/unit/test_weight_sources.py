@@ -25,7 +25,7 @@ from headfirst.control.deployment.running.role_vars.weights import hub_environme
 from headfirst.control.inventory.variables import role_options
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.node.weights.cli import main
-from headfirst.node.weights.fetch.fetching import Fetching, Request
+from headfirst.node.weights.fetch.fetching import Fetching, FetchRequest
 from headfirst.node.weights.fetch.source import Source
 
 ID = {"path": "/srv/model", "demo": "headfirst-demo"}
@@ -109,7 +109,7 @@ def test_its_client_is_a_source(name: str) -> None:
 
 def test_a_source_that_no_class_handles_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nothing here fetches from 'demo'") as raised:
-        Fetching(Request("demo", "headfirst-demo"), tmp_path)
+        Fetching(FetchRequest("demo", "headfirst-demo"), tmp_path)
     assert raised.value.hint == "--from huggingface|modelscope|path"
 
 

@@ -12,7 +12,7 @@ from headfirst.node.peers.authentication import Admission
 from headfirst.node.weights.proof.hashing import Hasher
 from headfirst.node.weights.proof.manifest import check_names
 from headfirst.node.weights.transfer.board import Board, Member, Overview, mask, unmask
-from headfirst.node.weights.transfer.link import Refused
+from headfirst.node.weights.transfer.link import PeerRefused
 from headfirst.node.weights.transfer.messages import absorb, compose
 from transfer_hosts import KEY, exchange_news, listening
 
@@ -110,7 +110,7 @@ def test_a_peer_that_names_such_a_file_is_not_obeyed() -> None:
     origin.describe(Overview(1, {}, {"../../etc/passwd": 3}))
     with (
         listening(origin, HEAD, [MEMBER], port=PORT),
-        pytest.raises(Refused, match="does not stay inside its folder"),
+        pytest.raises(PeerRefused, match="does not stay inside its folder"),
     ):
         exchange_news(member, MEMBER, HEAD, port=PORT)
     assert member.overview is None
@@ -123,9 +123,9 @@ def test_only_members_with_the_token_are_answered() -> None:
         member = Board(1, 2, KEY)
         exchange_news(member, MEMBER, HEAD, port=PORT)
         assert member.overview == board.overview
-        with pytest.raises(Refused, match="its token differs"):
+        with pytest.raises(PeerRefused, match="its token differs"):
             exchange_news(Board(1, 2, KEY), MEMBER, HEAD, "guess", port=PORT)
-        with pytest.raises(Refused, match="does not list this host's address"):
+        with pytest.raises(PeerRefused, match="does not list this host's address"):
             exchange_news(Board(1, 2, KEY), "127.0.6.3", HEAD, port=PORT)
         stranger = http.client.HTTPConnection(HEAD, PORT)
         stranger.request("GET", "/")
@@ -139,7 +139,7 @@ def test_an_answer_without_the_token_is_not_taken(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Admission, "refusal", lambda *_: None)
     with (
         listening(impostor, HEAD, [MEMBER], "guess", port=PORT),
-        pytest.raises(Refused, match="does not have the transfer's token"),
+        pytest.raises(PeerRefused, match="does not have the transfer's token"),
     ):
         exchange_news(member, MEMBER, HEAD, port=PORT)
     assert member.overview is None

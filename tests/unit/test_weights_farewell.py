@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from headfirst.node.weights import pipeline
-from headfirst.node.weights.fetch.fetching import Request
+from headfirst.node.weights.fetch.fetching import FetchRequest
 from headfirst.node.weights.fetch_origin import FetchOrigin
-from headfirst.node.weights.layers import Needs
+from headfirst.node.weights.layers import FileNeeds
 from headfirst.node.weights.pipeline import Outcome, Pipeline
 from headfirst.node.weights.transfer.chain import Chain
 from headfirst.node.weights.transfer.transport import Transfer
@@ -94,6 +94,10 @@ def test_a_member_that_starts_again_while_the_head_ends_gets_its_files(
 def _run(index: int, hosts: list[str], folder: Path) -> Outcome:
     """One of two members in this process, with its folder in `folder`; the head fetches `source` there."""
     transfer = Transfer([[host] for host in hosts[:2]], index, PORT, TOKEN, KEY)
-    request, home, needs = Request("path", str(folder / "source")), folder / str(index), Needs(index, 2)
+    request, home, needs = (
+        FetchRequest("path", str(folder / "source")),
+        folder / str(index),
+        FileNeeds(index, 2),
+    )
     origin = FetchOrigin(request, home, None, keep_source=True, needs=needs) if index == 0 else None
     return Pipeline(transfer, home, origin=origin, needs=needs).run()

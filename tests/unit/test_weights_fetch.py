@@ -16,7 +16,7 @@ import pytest
 from fetching import SHARD_1, SHARD_2, write_source
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.node.weights.fetch.fetch_file import bring_file
-from headfirst.node.weights.fetch.fetching import Fetching, Request, fetch
+from headfirst.node.weights.fetch.fetching import Fetching, FetchRequest, fetch
 from headfirst.node.weights.fetch.partial_file import PartialFile
 from headfirst.node.weights.fetch.path_source import PathSource
 from headfirst.node.weights.fetch.source import Listing, RemoteFile, SourceBusyError, client_failed
@@ -41,7 +41,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def bring(source: Path, target: Path, threads: int = 8, **options: Any) -> tuple[Manifest, bool]:
-    fetching = Fetching(Request("path", str(source)), target)
+    fetching = Fetching(FetchRequest("path", str(source)), target)
     run = fetching.begin(Proofs(target), **options)
     return Manifest(run.bring_all(threads), fetching.made_from), run.changed
 
@@ -64,13 +64,13 @@ def test_a_link_that_takes_a_files_place_after_the_list_is_refused(
 
     monkeypatch.setattr(PathSource, "list", swapped)
     with pytest.raises(NotReadyError, match="leads out of the model folder"):
-        fetch(Request("path", str(source)), tmp_path / "got")
+        fetch(FetchRequest("path", str(source)), tmp_path / "got")
     assert not (tmp_path / "got" / name).exists()
 
 
 def test_small_files_come_first(source: Path, tmp_path: Path) -> None:
     """In the order of their start: several threads may end in another one."""
-    run = Fetching(Request("path", str(source)), tmp_path / "got").begin(Proofs(tmp_path / "got"))
+    run = Fetching(FetchRequest("path", str(source)), tmp_path / "got").begin(Proofs(tmp_path / "got"))
     run.bring_first()
     small = [name for name in list_files(source) if name not in (CONFIG, INDEX, SHARD_1, SHARD_2)]
     assert small and sorted(run.others()[: len(small)]) == sorted(small)
@@ -86,7 +86,7 @@ class Arrivals(dict[str, FileHash]):
 
 
 def test_a_folder_is_linked_and_followed(source: Path, tmp_path: Path) -> None:
-    request, target = Request("path", str(source)), tmp_path / "got"
+    request, target = FetchRequest("path", str(source)), tmp_path / "got"
     _, changed = fetch(request, target)
     assert changed
     assert (target / SHARD_1).samefile(source / SHARD_1), "no second copy on the same disk"
@@ -100,11 +100,11 @@ def test_a_folder_is_linked_and_followed(source: Path, tmp_path: Path) -> None:
 
 def test_a_folder_can_be_used_in_place(source: Path) -> None:
     (source / "notes.bin").write_text("mine")
-    manifest, changed = fetch(Request("path", str(source)), source)
+    manifest, changed = fetch(FetchRequest("path", str(source)), source)
     assert changed
     assert "notes.bin" not in manifest.files
     assert (source / "notes.bin").exists(), "nothing of the user's is removed"
-    assert fetch(Request("path", str(source)), source)[1] is False
+    assert fetch(FetchRequest("path", str(source)), source)[1] is False
 
 
 def test_every_file_arrives_once_with_its_proof_in_an_order_to_plan_by(source: Path, tmp_path: Path) -> None:
@@ -120,10 +120,10 @@ def test_every_file_arrives_once_with_its_proof_in_an_order_to_plan_by(source: P
 
 @pytest.mark.usefixtures("copies")
 def test_a_second_run_reads_no_weights(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetch(Request("path", str(source)), tmp_path / "got")
+    fetch(FetchRequest("path", str(source)), tmp_path / "got")
     monkeypatch.setattr("headfirst.node.weights.fetch.fetch_run.hash_file", None)
     monkeypatch.setattr(PathSource, "pull", None)
-    assert fetch(Request("path", str(source)), tmp_path / "got")[1] is False
+    assert fetch(FetchRequest("path", str(source)), tmp_path / "got")[1] is False
 
 
 def test_what_was_given_up_is_not_brought_again(source: Path, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_what_was_given_up_is_not_brought_again(source: Path, tmp_path: Path) ->
 
 
 def test_a_touched_file_is_hashed_again_and_a_changed_one_brought_anew(source: Path, tmp_path: Path) -> None:
-    request, target = Request("path", str(source)), tmp_path / "got"
+    request, target = FetchRequest("path", str(source)), tmp_path / "got"
     fetch(request, target)
     (target / "tokenizer.json").touch()
     assert fetch(request, target)[1] is False
@@ -152,7 +152,7 @@ def test_a_touched_file_is_hashed_again_and_a_changed_one_brought_anew(source: P
 
 @pytest.mark.usefixtures("copies")
 def test_a_copy_with_the_old_size_and_time_but_other_bytes_is_not_kept(source: Path, tmp_path: Path) -> None:
-    request, copy = Request("path", str(source)), tmp_path / "got" / SHARD_2
+    request, copy = FetchRequest("path", str(source)), tmp_path / "got" / SHARD_2
     fetch(request, tmp_path / "got")
     stat = copy.stat()
     copy.write_bytes(bytes(stat.st_size))
@@ -185,7 +185,7 @@ def test_a_copy_with_the_old_size_and_time_but_other_bytes_is_not_kept(source: P
 def test_a_folder_that_is_no_checkpoint(spoil, error, says: str, source: Path, tmp_path: Path) -> None:
     spoil(source)
     with pytest.raises(error, match=says):
-        fetch(Request("path", str(source)), tmp_path / "got")
+        fetch(FetchRequest("path", str(source)), tmp_path / "got")
     assert not (tmp_path / "got").exists()
 
 
@@ -195,7 +195,7 @@ def test_the_index_may_not_name_a_tensor_that_no_shard_holds(source: Path, tmp_p
     document["weight_map"]["model.ghost.weight"] = SHARD_1
     index.write_text(json.dumps(document))
     with pytest.raises(NotReadyError, match=r"no shard holds: model\.ghost\.weight"):
-        fetch(Request("path", str(source)), tmp_path / "got")
+        fetch(FetchRequest("path", str(source)), tmp_path / "got")
 
 
 @pytest.mark.usefixtures("copies")
@@ -208,11 +208,11 @@ def test_no_space_is_said_before_anything_is_copied(
     monkeypatch.setattr("headfirst.node.weights.files.shutil.disk_usage", lambda _path: usage)
     monkeypatch.setattr("headfirst.node.weights.files._HEADROOM", 0)
     if spare:
-        fetch(Request("path", str(source)), tmp_path / "got")
-        assert Fetching(Request("path", str(source)), tmp_path / "got").missing_bytes() == 0
+        fetch(FetchRequest("path", str(source)), tmp_path / "got")
+        assert Fetching(FetchRequest("path", str(source)), tmp_path / "got").missing_bytes() == 0
     else:
         with pytest.raises(NotReadyError, match="no space to fetch the model"):
-            fetch(Request("path", str(source)), tmp_path / "got")
+            fetch(FetchRequest("path", str(source)), tmp_path / "got")
         assert not (tmp_path / "got").exists()
 
 
@@ -225,13 +225,13 @@ def test_an_original_that_changes_while_it_is_read_is_refused(
         PartialFile, "write", lambda self, data: os.utime(source / SHARD_2) or write(self, data)
     )
     with pytest.raises(NotReadyError, match="it was changed while it was read"):
-        fetch(Request("path", str(source)), tmp_path / "got")
+        fetch(FetchRequest("path", str(source)), tmp_path / "got")
 
 
 @pytest.mark.usefixtures("copies")
 def test_it_can_be_stopped(source: Path, tmp_path: Path) -> None:
     stopped = Event()
-    fetching = Fetching(Request("path", str(source)), tmp_path / "got", stopped)
+    fetching = Fetching(FetchRequest("path", str(source)), tmp_path / "got", stopped)
     run = fetching.begin(
         Proofs(tmp_path / "got"),
         arrived=lambda name, _proof: name == "model.safetensors.index.json" and stopped.set(),
@@ -310,7 +310,7 @@ def test_a_shard_that_goes_while_it_is_looked_at_is_not_missed(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copies: None
 ) -> None:
     """The node's own thread removes it once it is converted and everybody has it."""
-    request, target = Request("path", str(source)), tmp_path / "target"
+    request, target = FetchRequest("path", str(source)), tmp_path / "target"
     fetch(request, target)
     get, fetching = Proofs.get, Fetching(request, target)
 
@@ -331,8 +331,8 @@ def test_a_lora_adapter_without_a_config_of_a_model_is_fetched(source: Path, tmp
     adapter.mkdir()
     shutil.copy2(source / SHARD_2, adapter / "adapter_model.safetensors")
     (adapter / "adapter_config.json").write_text('{"r": 8}')
-    manifest, changed = fetch(Request("path", str(adapter)), tmp_path / "got")
+    manifest, changed = fetch(FetchRequest("path", str(adapter)), tmp_path / "got")
     assert changed and set(manifest.files) == {"adapter_config.json", "adapter_model.safetensors"}
     (adapter / "adapter_config.json").unlink()
     with pytest.raises(InputError, match=r"has no config\.json"):
-        fetch(Request("path", str(adapter)), tmp_path / "other")
+        fetch(FetchRequest("path", str(adapter)), tmp_path / "other")

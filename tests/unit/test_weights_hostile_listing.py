@@ -13,11 +13,11 @@ from fake_hub import FakeHub, running
 from fetching import run_fetch, write_source
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.node.weights.fetch.fetching import Request, fetch
+from headfirst.node.weights.fetch.fetching import FetchRequest, fetch
 from headfirst.node.weights.fetch.hub_answers import ANSWER_LIMIT
 from headfirst.node.weights.fetch.source import checked_listing, client_failed
 from headfirst.node.weights.files import STATE_FOLDER, list_files
-from headfirst.node.weights.progress import Progress
+from headfirst.node.weights.progress import WeightsProgress
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import CONFIG, INDEX, read_index
 from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
@@ -182,14 +182,14 @@ def test_a_manifest_that_is_none_is_refused_with_what_to_do(text: str, tmp_path:
 
 @pytest.mark.parametrize("text", ["[]", "1", "[" * 100_000, '{"config.json": 7}', '{"config.json": []}'])
 def test_caches_that_are_malformed_count_as_empty(text: str, source: Path, tmp_path: Path) -> None:
-    manifest, _ = fetch(Request("path", str(source)), tmp_path / "got")
+    manifest, _ = fetch(FetchRequest("path", str(source)), tmp_path / "got")
     state = tmp_path / "got" / STATE_FOLDER
     (state / "hashes.json").write_text(text)
     for pieces in (state / "pieces").rglob("*.json"):
         pieces.write_text(text)
     assert changed_files(tmp_path / "got", manifest)
     assert Proofs(tmp_path / "got").remembered(CONFIG) is None
-    assert fetch(Request("path", str(source)), tmp_path / "got")[0] == manifest
+    assert fetch(FetchRequest("path", str(source)), tmp_path / "got")[0] == manifest
 
 
 # Symbolic links.
@@ -199,7 +199,7 @@ def test_links_in_the_target_are_refused_before_anything_is_removed(source: Path
     target, outside = tmp_path / "got", tmp_path / "outside"
     outside.mkdir()
     (outside / "model.py").write_text("kept")
-    fetch(Request("path", str(source)), target)
+    fetch(FetchRequest("path", str(source)), target)
     for link in (target / "inference", target / STATE_FOLDER / "parts", target / "old.json"):
         moved = tmp_path / "moved"
         if link.exists():
@@ -207,7 +207,7 @@ def test_links_in_the_target_are_refused_before_anything_is_removed(source: Path
         link.symlink_to(outside)
         before = list_files(target)
         with pytest.raises(NotReadyError, match="holds a symbolic link") as caught:
-            fetch(Request("path", str(source)), target)
+            fetch(FetchRequest("path", str(source)), target)
         assert caught.value.where == str(link)
         assert (outside / "model.py").read_text() == "kept"
         assert list_files(outside) == ["model.py"]
@@ -224,7 +224,7 @@ def test_a_link_that_leads_out_of_the_source_is_refused(name: str, source: Path,
     (folder / name).replace(secret)
     (folder / name).symlink_to(secret)
     with pytest.raises(NotReadyError, match="leads out of the model folder"):
-        fetch(Request("path", str(folder)), tmp_path / "got")
+        fetch(FetchRequest("path", str(folder)), tmp_path / "got")
     assert not (tmp_path / "got").exists()
 
 
@@ -238,7 +238,7 @@ def test_links_inside_the_source_and_into_a_hubs_cache_are_followed(tmp_path: Pa
         blob = os.path.relpath(cache / "blobs" / str(number), (snapshot / name).parent)
         (snapshot / name).symlink_to(blob)
     (snapshot / "more.json").symlink_to(CONFIG)
-    fetch(Request("path", str(snapshot)), tmp_path / "got")
+    fetch(FetchRequest("path", str(snapshot)), tmp_path / "got")
     assert not any((tmp_path / "got" / name).is_symlink() for name in list_files(tmp_path / "got"))
     assert (tmp_path / "got" / "more.json").read_bytes() == (snapshot / CONFIG).read_bytes()
     verify(tmp_path / "got", deep=True)
@@ -248,17 +248,17 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -
     write_source(tmp_path / "model")
     os.mkfifo(tmp_path / "model" / "pipe.json")
     with pytest.raises(NotReadyError, match="not a regular file"):
-        fetch(Request("path", str(tmp_path / "model")), tmp_path / "got")
+        fetch(FetchRequest("path", str(tmp_path / "model")), tmp_path / "got")
 
 
 def test_verify_names_a_file_that_became_a_link(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "got"
-    manifest, _ = fetch(Request("path", str(source)), target)
+    manifest, _ = fetch(FetchRequest("path", str(source)), target)
     (target / CONFIG).replace(tmp_path / "elsewhere")
     (target / CONFIG).symlink_to(tmp_path / "elsewhere")
     assert changed_files(target, manifest) == [CONFIG]
     for deep in (False, True):
-        assert faults(target, manifest, Progress(""), deep=deep) == {
+        assert faults(target, manifest, WeightsProgress(""), deep=deep) == {
             CONFIG: "a symbolic link that leads out of the folder"
         }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.node.weights.cli import main
-from headfirst.node.weights.fetch.fetching import Request, fetch
+from headfirst.node.weights.fetch.fetching import FetchRequest, fetch
 from headfirst.node.weights.files import is_in_place, notes_beside
 from headfirst.node.weights.in_place import use_in_place
 from headfirst.node.weights.proof import manifest as manifests
@@ -35,7 +35,7 @@ def state(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def origin(model: Path) -> dict[str, str]:
-    return {**Request("path", str(model)).origin, "pinned": "now"}
+    return {**FetchRequest("path", str(model)).origin, "pinned": "now"}
 
 
 def test_a_folder_is_proven_linked_and_not_written_to(model: Path, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_folder_is_proven_linked_and_not_written_to(model: Path, tmp_path: Pat
 
 
 def test_what_is_linked_is_held_and_answers(model: Path, tmp_path: Path) -> None:
-    request, link = Request("path", str(model)), tmp_path / "models" / "served"
+    request, link = FetchRequest("path", str(model)), tmp_path / "models" / "served"
     manifest, _ = use_in_place(model, link, origin(model))
     found = look(request, link, None)
     assert (found["digest"], found["answers"], found["pinned"]) == (manifest.digest, True, "now")
@@ -66,7 +66,7 @@ def test_with_the_manifest_of_another_node_no_file_is_read(
     monkeypatch.setattr(manifests, "fingerprint", lambda *_: pytest.fail("a file was read"))
     link = tmp_path / "node2" / "served"
     assert use_in_place(model, link, origin(model), manifest) == (manifest, True)
-    assert look(Request("path", str(model)), link, None)["digest"] == manifest.digest
+    assert look(FetchRequest("path", str(model)), link, None)["digest"] == manifest.digest
 
 
 def test_a_manifest_of_other_files_is_refused(model: Path, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_hub_cache_whose_files_are_links_is_refused(model: Path, tmp_path: Pat
 
 def test_a_manifest_in_the_folder_is_compared(model: Path, tmp_path: Path) -> None:
     brought = tmp_path / "brought"
-    fetch(Request("path", str(model)), brought)
+    fetch(FetchRequest("path", str(model)), brought)
     spoilt = brought / SHARD_1
     spoilt.write_bytes(spoilt.read_bytes()[:-1] + b"x")
     with pytest.raises(NotReadyError, match=rf"1 file\(s\) differ from .*: {SHARD_1}"):
@@ -142,7 +142,7 @@ def test_the_command_takes_what_a_node_that_shares_the_folder_has_read(
     results.append(run(second, "--seen-elsewhere", str(manifests.manifest_file(first))))
     assert [result["changed"] for result in results] == [True, False, True]
     assert len({result["digest"] for result in results}) == 1
-    assert look(Request("path", str(model)), second, None)["pinned"] == "p"
+    assert look(FetchRequest("path", str(model)), second, None)["pinned"] == "p"
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from headfirst.node.weights.intake import Intake
-from headfirst.node.weights.layers import Needs
+from headfirst.node.weights.layers import FileNeeds
 from headfirst.node.weights.proof.hashing import FileHash, hash_file
 from headfirst.node.weights.store import Store
 from headfirst.node.weights.transfer.board import Board, Claim, Member, Overview
-from headfirst.node.weights.transfer.receiver import Event, Finished
+from headfirst.node.weights.transfer.receiver import Event, ReceivedFile
 from transfer_hosts import KEY
 
 
@@ -65,12 +65,12 @@ def test_a_file_that_is_being_named_is_not_written_to(
         proofs.append(hash_file(tmp_path / version))
     board, transport = Board(1, 2, KEY), FakeTransport()
     store = Store(tmp_path / "got")
-    intake = Intake(board, store, transport, Needs(1, 2), lambda _name: False)  # type: ignore[arg-type]
+    intake = Intake(board, store, transport, FileNeeds(1, 2), lambda _name: False)  # type: ignore[arg-type]
     board.describe(Overview(1, {}, {"a": 1000}))
     board.merge_claims({"a": Claim(proofs[0], "signed")})
     intake.step(0)
     (tmp_path / "old").replace(intake._store.parts / "a")
-    transport.happened.append(Finished("a"))
+    transport.happened.append(ReceivedFile("a"))
     intake.step(0)
     board.describe(Overview(2, {}, {"a": 1000}))
     board.merge_claims({"a": Claim(proofs[1], "signed")})
@@ -93,7 +93,7 @@ def test_the_head_takes_what_it_fetched_itself_after_a_member_stated_the_same(tm
     proof = hash_file(tmp_path / "a", with_sha256=True)
     (tmp_path / "a").rename(tmp_path / "b")
     board, transport = Board(0, 3, KEY), FakeTransport()
-    intake = Intake(board, store, transport, Needs(0, 3), lambda _name: False)  # type: ignore[arg-type]
+    intake = Intake(board, store, transport, FileNeeds(0, 3), lambda _name: False)  # type: ignore[arg-type]
     board.describe(Overview(1, {}, {"a": 1000}, sha256={"a": proof.sha256 or ""}))
     board.give([[], ["a"], []])
     board.merge_claims({"a": Claim(proof)})
@@ -124,7 +124,7 @@ def test_what_a_member_states_moves_and_writes_to_no_file_that_is_here(
         store.parts.mkdir()
         os.link(tmp_path / "a", store.parts / "a")
     board, transport = Board(2, 3, KEY), FakeTransport()
-    intake = Intake(board, store, transport, Needs(2, 3), lambda _name: False)  # type: ignore[arg-type]
+    intake = Intake(board, store, transport, FileNeeds(2, 3), lambda _name: False)  # type: ignore[arg-type]
     board.describe(Overview(1, {}, {"a": 1000}, {"a": proof.xxh3} if known else {}, {"a": sha256}))
     board.merge_members({0: Member(beat=1 << 61, given=(frozenset(), frozenset("a")))})
     board.merge_claims({"a": Claim(FileHash(1000, proof.xxh3, sha256, bytes(32)))})
@@ -149,7 +149,7 @@ def test_another_file_with_the_xxh3_of_the_signed_one_is_received_again(tmp_path
     (tmp_path / "a").write_bytes(os.urandom(1000))
     store.proofs.put("a", replace(hash_file(tmp_path / "a"), xxh3=proof.xxh3))
     board, transport = Board(1, 2, KEY), FakeTransport()
-    intake = Intake(board, store, transport, Needs(1, 2), lambda _name: False)  # type: ignore[arg-type]
+    intake = Intake(board, store, transport, FileNeeds(1, 2), lambda _name: False)  # type: ignore[arg-type]
     board.describe(Overview(1, {}, {"a": 1000}))
     board.merge_claims({"a": Claim(proof, "signed")})
     intake.step(0)

@@ -15,7 +15,7 @@ from fake_hub import MODEL, FakeHub, running
 from headfirst.common.errors import NotReadyError
 from headfirst.common.safetensors_file import read_shard
 from headfirst.node.weights.convert.convert_folder import convert
-from headfirst.node.weights.fetch.fetching import Request
+from headfirst.node.weights.fetch.fetching import FetchRequest
 from headfirst.node.weights.files import list_files
 from headfirst.node.weights.proof.checkpoint_check import INDEX, read_index
 from headfirst.node.weights.proof.verify import verify
@@ -111,7 +111,7 @@ def sizes(source: Path, names: set[str]) -> int:
 
 
 def answers(folder: Path, layers: range | None) -> bool:
-    status = look(Request("huggingface", MODEL), folder, None, layers)
+    status = look(FetchRequest("huggingface", MODEL), folder, None, layers)
     return bool(status["answers"] and status["digest"])
 
 
@@ -290,7 +290,7 @@ def test_a_head_that_serves_the_models_own_folder_converts_its_layers(source: Pa
             _, errors = process.communicate(timeout=LIMIT_S)
             assert process.returncode == 0, errors
     assert {name: (source / name).read_bytes() for name in before} == before
-    request = Request("path", str(source))
+    request = FetchRequest("path", str(source))
     for index, layers in enumerate((range(3), range(3, 6))):
         folder = members.home(index) / "bf16"
         verify(folder, deep=True)
@@ -311,7 +311,7 @@ def test_a_spoilt_shard_of_a_part_is_converted_again(source: Path, tmp_path: Pat
         os.utime(folder / shard(4), ns=(times.st_atime_ns, times.st_mtime_ns))
         with pytest.raises(NotReadyError, match=shard(4)):
             verify(folder, deep=True)
-        status = look(Request("huggingface", MODEL), folder, members.home(1) / "model", range(3, 6))
+        status = look(FetchRequest("huggingface", MODEL), folder, members.home(1) / "model", range(3, 6))
         assert status["digest"] == ""
         hub.sent.clear()
         run(members, hub, ["0-2", "3-5"], "--convert-to", "@/bf16")

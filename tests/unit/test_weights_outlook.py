@@ -8,7 +8,7 @@ import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.node.weights.outlook import Outlook
 from headfirst.node.weights.transfer.board import Board, Member, Overview
-from headfirst.node.weights.transfer.link import Refused
+from headfirst.node.weights.transfer.link import PeerRefused
 from transfer_hosts import KEY
 
 LONG, NO_TIME = 60.0, -1.0
@@ -53,8 +53,8 @@ def test_one_that_is_cut_off_waits_while_something_comes() -> None:
 
 
 def test_one_that_is_refused_does_not_wait() -> None:
-    with pytest.raises(Refused):
-        Outlook(board(ready=True), LONG).check({"a"}, 1, Refused("another token"))
+    with pytest.raises(PeerRefused):
+        Outlook(board(ready=True), LONG).check({"a"}, 1, PeerRefused("another token"))
 
 
 @pytest.mark.parametrize("origin", [{}, {"done": True}])

@@ -82,7 +82,7 @@ def test_it_names_each_field_of_the_news() -> None:
     for kind, where in ((Member, "members"), (Overview, "overview")):
         for field in fields(kind):
             assert f"`{field.name}`" in row[where], f"{where}: {field.name}"
-    for field in fields(messages.Message):
+    for field in fields(messages.TransferMessage):
         assert field.name in row
 
 

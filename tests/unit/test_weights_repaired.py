@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.node.weights.fetch.fetching import Request
+from headfirst.node.weights.fetch.fetching import FetchRequest
 from headfirst.node.weights.proof.verify import verify
 from headfirst.node.weights.status import Status, look
 from transfers import Members
@@ -15,7 +15,7 @@ from weights_role import role
 
 
 def state(folder: Path, source: Path) -> Status:
-    return look(Request("path", str(source)), folder, None)
+    return look(FetchRequest("path", str(source)), folder, None)
 
 
 def spoil(path: Path) -> None:

@@ -11,7 +11,7 @@ import yaml
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.result import RunResult
 from headfirst.control.run.runner import run_playbook
-from headfirst.node.weights.fetch.fetching import Request, fetch
+from headfirst.node.weights.fetch.fetching import FetchRequest, fetch
 from weights_checkpoints import two_shards, write_checkpoint
 
 HOSTS = ("node1", "node2")
@@ -56,7 +56,7 @@ def test_hosts_that_have_the_model_are_left_as_they_are(tmp_path: Path, source: 
     )
     command.chmod(0o755)
     for host in HOSTS:
-        fetch(Request("path", str(source)), tmp_path / host / "served")
+        fetch(FetchRequest("path", str(source)), tmp_path / host / "served")
     done, log = applied(tmp_path, source, command)
     assert (done.ok, done.changed_total) == (True, 0), log
 

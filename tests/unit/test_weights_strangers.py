@@ -19,7 +19,7 @@ from headfirst.node.peers.server import PER_PEER
 from headfirst.node.weights.proof.hashing import PIECE, FileHash, hash_file
 from headfirst.node.weights.transfer import link
 from headfirst.node.weights.transfer.board import Board, Overview
-from headfirst.node.weights.transfer.link import Refused, Unreachable
+from headfirst.node.weights.transfer.link import PeerRefused, Unreachable
 from headfirst.node.weights.transfer.messages import VERSION, compose, parse, speak
 from headfirst.node.weights.transfer.signing import file_statement, overview_statement
 from together import together
@@ -153,7 +153,7 @@ def test_a_recorded_answer_is_not_taken(head: Board) -> None:
     board = Board(1, 3, KEY)
     with socket.create_server((STRANGER, PORT)) as impostor:
         threading.Thread(target=_answer_once, args=(impostor, answer), daemon=True).start()
-        with pytest.raises(Refused, match="does not have the transfer's token"):
+        with pytest.raises(PeerRefused, match="does not have the transfer's token"):
             exchange_news(board, MEMBER, STRANGER, port=PORT)
     assert board.overview is None
 
@@ -163,7 +163,7 @@ def test_an_endless_answer_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     endless = b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n" + bytes(4 << 20)
     with socket.create_server((STRANGER, PORT)) as impostor:
         threading.Thread(target=_answer_once, args=(impostor, endless), daemon=True).start()
-        with pytest.raises(Refused, match="more than 1048576 bytes"):
+        with pytest.raises(PeerRefused, match="more than 1048576 bytes"):
             exchange_news(Board(1, 3, KEY), MEMBER, STRANGER, port=PORT)
 
 

@@ -14,8 +14,8 @@ from headfirst.node.weights.proof.hashing import PIECE, hash_file
 from headfirst.node.weights.transfer import listener
 from headfirst.node.weights.transfer.board import Board
 from headfirst.node.weights.transfer.chain import Exchange
-from headfirst.node.weights.transfer.link import Body, Link, NotThere, Refused
-from headfirst.node.weights.transfer.listener import Listener
+from headfirst.node.weights.transfer.link import Body, Link, NotThere, PeerRefused
+from headfirst.node.weights.transfer.listener import TransferListener
 from headfirst.node.weights.transfer.shelf import Shelf
 from transfer_hosts import (
     KEY,
@@ -97,7 +97,7 @@ def test_who_is_no_member_gets_nothing(hosts: list[str], start: Start, tmp_path:
     assert encrypt or "does not list this host's address" in str(stranger.failure)
     assert stranger.events(0.5) == []
     proof = source.proofs["sub/file"]
-    with pytest.raises((Refused, OSError)):
+    with pytest.raises((PeerRefused, OSError)):
         linked(hosts[3], hosts[0], encrypt=encrypt).request(proof.version, "sub/file", 0, PIECE)
     assert head.traffic.sent == stranger.traffic.received == 0
 
@@ -114,10 +114,10 @@ def test_who_does_not_have_the_token_gets_nothing(
     await_that(lambda: other.failure)
     why = "does not have the transfer's token" if encrypt else "its token differs"
     assert why in str(other.failure)
-    assert isinstance(other.failure, Refused)
+    assert isinstance(other.failure, PeerRefused)
     assert other.events(0.5) == []
     proof = source.proofs["sub/file"]
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(PeerRefused, match=why):
         linked(hosts[1], hosts[0], "guess", encrypt=encrypt).request(proof.version, "sub/file", 0, PIECE)
     assert head.traffic.sent == 0
 
@@ -152,7 +152,7 @@ def test_a_reader_waits_for_bytes_that_come_later(hosts: list[str], tmp_path: Pa
         body = linked(hosts[1], hosts[0]).request(proof.version, "file", PIECE, proof.size)
         came.extend(read(body, size) for size in (PIECE, PIECE, 5))
 
-    with Listener([hosts[0]], PORT, [hosts[1]], TOKEN, lambda *_: b"", shelf):
+    with TransferListener([hosts[0]], PORT, [hosts[1]], TOKEN, lambda *_: b"", shelf):
         reader = threading.Thread(target=bring)
         reader.start()
         for piece in (3, 1):

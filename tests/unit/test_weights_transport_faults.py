@@ -60,9 +60,9 @@ def test_a_member_that_exchanges_news_and_sends_no_bytes_is_left_for_another(
     sent: int | None, hosts: list[str], start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, over = Source(tmp_path / "head", file=8 * PIECE), threading.Event()
-    answer_range = listener._Handler._answer_range
+    answer_range = listener._TransferHandler._answer_range
 
-    def answer(self: listener._Handler, version: str, name: str, *span: int) -> None:
+    def answer(self: listener._TransferHandler, version: str, name: str, *span: int) -> None:
         if self.server.server_address[0] != hosts[1]:
             return answer_range(self, version, name, *span)
         if sent is not None:  # a disk that hangs
@@ -71,7 +71,7 @@ def test_a_member_that_exchanges_news_and_sends_no_bytes_is_left_for_another(
         over.wait()
         return None
 
-    monkeypatch.setattr(listener._Handler, "_answer_range", answer)
+    monkeypatch.setattr(listener._TransferHandler, "_answer_range", answer)
     monkeypatch.setattr(link, "SILENCE_LIMIT_S", 1.0)
     for index in (0, 1):
         source.offer(start(index))

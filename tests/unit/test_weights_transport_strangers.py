@@ -18,8 +18,8 @@ from headfirst.node.weights.proof.hashing import PIECE
 from headfirst.node.weights.transfer import link as links
 from headfirst.node.weights.transfer import listener
 from headfirst.node.weights.transfer.board import Board
-from headfirst.node.weights.transfer.link import NotThere, Refused, Unreachable
-from headfirst.node.weights.transfer.listener import Listener
+from headfirst.node.weights.transfer.link import NotThere, PeerRefused, Unreachable
+from headfirst.node.weights.transfer.listener import TransferListener
 from transfer_hosts import (
     KEY,
     PORT,
@@ -51,7 +51,7 @@ def source(tmp_path: Path) -> Source:
 
 
 @pytest.fixture
-def head(hosts: list[str], source: Source, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
+def head(hosts: list[str], source: Source, monkeypatch: pytest.MonkeyPatch) -> Iterator[TransferListener]:
     """Offers `source` to the second and the third host, and waits for bytes for a moment only."""
     monkeypatch.setattr(listener, "BYTES_WAIT_S", 0.1)
     monkeypatch.setattr(listener, "_SLICE_S", 0.05)
@@ -91,7 +91,7 @@ class Member:
 
 
 @pytest.fixture
-def member(hosts: list[str], head: Listener) -> Member:
+def member(hosts: list[str], head: TransferListener) -> Member:
     return Member(hosts[1], hosts[0])
 
 
@@ -127,7 +127,7 @@ def test_a_range_is_answered_with_just_its_bytes(member: Member, source: Source)
     ],
 )
 def test_a_range_that_is_none_is_refused(
-    member: Member, head: Listener, source: Source, span: str | None
+    member: Member, head: TransferListener, source: Source, span: str | None
 ) -> None:
     if span and not span.isascii():
         span = span.encode().decode("latin-1")
@@ -177,7 +177,7 @@ def test_a_range_beyond_the_end_is_refused_at_once(
     ],
 )
 def test_only_names_of_offered_files_are_found(
-    member: Member, head: Listener, source: Source, path: str, expected: int
+    member: Member, head: TransferListener, source: Source, path: str, expected: int
 ) -> None:
     version = source.proofs["sub/file"].version
     path = path.format(v=version, V=version.upper(), folder=source.folder.parent)
@@ -207,7 +207,7 @@ def _send(own: str, address: str, data: bytes) -> bytes:
 
 
 def test_a_recorded_request_for_bytes_is_answered_by_nobody(
-    hosts: list[str], head: Listener, source: Source
+    hosts: list[str], head: TransferListener, source: Source
 ) -> None:
     version = source.proofs["sub/file"].version
     with tapped(hosts[2], hosts[0], PORT) as tap:
@@ -345,7 +345,7 @@ def test_an_answer_that_is_none_is_refused_in_bounded_time(
     link = linked(hosts[1], hosts[0])
     began = time.monotonic()
     with impostor(hosts[0], answer, then, pause):
-        with pytest.raises((*Unreachable, Refused)):
+        with pytest.raises((*Unreachable, PeerRefused)):
             read(link.request("0" * 32, "file", 0, 10), 10)
         link.close()
     assert time.monotonic() - began < 20
@@ -368,11 +368,11 @@ def test_bytes_that_come_too_slowly_are_not_waited_for(
     assert time.monotonic() - began < 20
 
 
-def test_a_redirect_is_not_followed(hosts: list[str], head: Listener, source: Source) -> None:
+def test_a_redirect_is_not_followed(hosts: list[str], head: TransferListener, source: Source) -> None:
     version = source.proofs["sub/file"].version
     place = f"http://{hosts[0]}:{PORT}/{version}/sub/file".encode()
     moved = b"HTTP/1.1 302 Found\r\nLocation: " + place + b"\r\nContent-Length: 0\r\n\r\n"
-    with impostor(hosts[3], moved), pytest.raises(Refused, match="status 302"):
+    with impostor(hosts[3], moved), pytest.raises(PeerRefused, match="status 302"):
         linked(hosts[1], hosts[3]).request(version, "sub/file", 0, PIECE)
     assert head.sent == 0
 
@@ -421,5 +421,5 @@ def test_a_member_that_has_nothing_is_not_asked_without_end(
 
 
 def _ignore(act: Callable[[], object]) -> None:
-    with suppress(*Unreachable, Refused, NotThere):
+    with suppress(*Unreachable, PeerRefused, NotThere):
         act()

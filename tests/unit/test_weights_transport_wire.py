@@ -11,7 +11,7 @@ import pytest
 from headfirst.node.weights.proof.hashing import PIECE
 from headfirst.node.weights.transfer.board import Board, Overview
 from headfirst.node.weights.transfer.encryption import _identity, contexts
-from headfirst.node.weights.transfer.link import Refused, Unreachable
+from headfirst.node.weights.transfer.link import PeerRefused, Unreachable
 from transfer_hosts import PORT, TOKEN, Source, Start, await_names, hosts, linked, read, serving, start
 from wire_tap import WireTap, tapped
 
@@ -96,7 +96,7 @@ def test_a_listener_with_another_key_is_refused(hosts: list[str], tmp_path: Path
     source = Source(tmp_path, file=PIECE)
     with (
         serving(source, hosts[0], [hosts[1]], "guess", encrypt=True),
-        pytest.raises(Refused, match="does not have the transfer's token"),
+        pytest.raises(PeerRefused, match="does not have the transfer's token"),
     ):
         linked(hosts[1], hosts[0], encrypt=True).request("0" * 32, "sub/file", 0, PIECE)
 

@@ -17,8 +17,8 @@ from headfirst.node.weights.transfer.board import Board
 from headfirst.node.weights.transfer.chain import Exchange
 from headfirst.node.weights.transfer.encryption import contexts
 from headfirst.node.weights.transfer.link import Body, Link
-from headfirst.node.weights.transfer.listener import Listener
-from headfirst.node.weights.transfer.receiver import Failed, Finished
+from headfirst.node.weights.transfer.listener import TransferListener
+from headfirst.node.weights.transfer.receiver import Failed, ReceivedFile
 from headfirst.node.weights.transfer.shelf import Shelf
 from headfirst.node.weights.transfer.signing import Key
 from headfirst.node.weights.transfer.transport import Transfer, Transport
@@ -91,7 +91,7 @@ def await_names(node: Transport, names: Collection[str], limit: float = LIMIT_S)
     while missing:
         assert time.monotonic() < deadline, f"not finished in {limit} s: {missing}"
         for event in node.events(0.1):
-            assert isinstance(event, Finished), event
+            assert isinstance(event, ReceivedFile), event
             missing.discard(event.name)
 
 
@@ -115,14 +115,14 @@ def await_that(happened: Callable[[], object], limit: float = LIMIT_S) -> None:
 def rate(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, float]]:
     """`rate["at"]`: bytes a second that each connection may send: a slow link, made where it is easiest."""
     limit = {"at": float("inf")}
-    send = listener._Handler._send_bytes
+    send = listener._TransferHandler._send_bytes
 
-    def slowly(self: listener._Handler, file: int, start: int, size: int) -> int:
+    def slowly(self: listener._TransferHandler, file: int, start: int, size: int) -> int:
         sent = send(self, file, start, min(size, PIECE) if limit["at"] < float("inf") else size)
         time.sleep(sent / limit["at"])
         return sent
 
-    monkeypatch.setattr(listener._Handler, "_send_bytes", slowly)
+    monkeypatch.setattr(listener._TransferHandler, "_send_bytes", slowly)
     yield limit
     limit["at"] = float("inf")
 
@@ -138,13 +138,13 @@ def serving(
     token: str = TOKEN,
     *,
     encrypt: bool = False,
-) -> Iterator[Listener]:
+) -> Iterator[TransferListener]:
     """A listener with all files of `source`, and no news."""
     shelf, board = Shelf(), Board(0, 2, KEY)
     for name, proof in source.proofs.items():
         shelf.put(name, proof, source.folder / name, whole=True)
     side = contexts(token)[0] if encrypt else None
-    with Listener(
+    with TransferListener(
         [address],
         PORT,
         peers,
@@ -168,9 +168,9 @@ def read(body: Body, size: int) -> bytes:
 
 def listening(
     board: Board, address: str, peers: Collection[str], token: str = TOKEN, *, port: int = PORT
-) -> Listener:
+) -> TransferListener:
     """Only news are exchanged."""
-    return Listener(
+    return TransferListener(
         [address], port, peers, token, lambda data, wait: chain.answer(board, data, wait), Shelf()
     )
 

@@ -14,14 +14,14 @@ from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources i
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.node.weights.convert.conversion import Conversion
 from headfirst.node.weights.convert.convert_folder import convert
-from headfirst.node.weights.fetch.fetching import Request, fetch
+from headfirst.node.weights.fetch.fetching import FetchRequest, fetch
 from headfirst.node.weights.fetch_origin import FetchOrigin
 from headfirst.node.weights.files import STATE_FOLDER, gigabytes, list_files
 from headfirst.node.weights.in_place import use_in_place
-from headfirst.node.weights.layers import Needs, read_layers
+from headfirst.node.weights.layers import FileNeeds, read_layers
 from headfirst.node.weights.origin import FolderOrigin, Origin
 from headfirst.node.weights.pipeline import Pipeline
-from headfirst.node.weights.progress import Progress
+from headfirst.node.weights.progress import WeightsProgress
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import check_checkpoint
 from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
@@ -43,7 +43,7 @@ def run_fetch(arguments: Namespace) -> Result:
         if arguments.source not in HUBS:
             raise InputError("--token-file is for a hub", hint=f"Leave it out, or --from {'|'.join(HUBS)}")
         os.environ[HUBS[arguments.source].token_variable] = _secret(arguments.token_file)
-    request = Request(arguments.source, arguments.model, arguments.revision)
+    request = FetchRequest(arguments.source, arguments.model, arguments.revision)
     manifest, changed = fetch(request, arguments.directory)
     return _result(manifest, changed, arguments.directory)
 
@@ -63,7 +63,7 @@ def run_manifest(arguments: Namespace) -> Result:
     (folder / STATE_FOLDER).mkdir(exist_ok=True)
     before = manifests.load(folder)
     names = [name for name in list_files(folder) if name != MANIFEST]
-    with Progress("hash", sum((folder / name).stat().st_size for name in names)) as progress:
+    with WeightsProgress("hash", sum((folder / name).stat().st_size for name in names)) as progress:
         Proofs(folder).prove(names, progress.add)
     manifest = manifests.build(folder, names, before.origin if before else {})
     manifests.save(folder, manifest)
@@ -77,7 +77,7 @@ def run_verify(arguments: Namespace) -> Result:
 
 def run_in_place(arguments: Namespace) -> Result:
     """Serve a folder where it is."""
-    request = Request(FOLDER.name, str(arguments.directory))
+    request = FetchRequest(FOLDER.name, str(arguments.directory))
     seen = arguments.seen_elsewhere
     manifest, changed = use_in_place(
         arguments.directory,
@@ -122,12 +122,14 @@ def run_pipeline(arguments: Namespace) -> Result:
         encrypt=arguments.encrypt,
     )
     folder: Path = arguments.directory
-    request = Request(arguments.source, arguments.model or "", arguments.revision)
+    request = FetchRequest(arguments.source, arguments.model or "", arguments.revision)
     target: Path | None = arguments.convert_to
     ranges = [read_layers(text) for text in arguments.layers]
     if ranges and (len(ranges) != len(members) or not arguments.hidden_layers):
         raise InputError("--layers is given once for each --member, with --hidden-layers")
-    needs = Needs(transfer.index, len(members), ranges, arguments.hidden_layers, converts=target is not None)
+    needs = FileNeeds(
+        transfer.index, len(members), ranges, arguments.hidden_layers, converts=target is not None
+    )
     origin: Origin | None = None
     if transfer.index == 0 and arguments.model:
         needs.keeps_all = request.is_for(folder)
@@ -153,7 +155,7 @@ def run_pipeline(arguments: Namespace) -> Result:
 
 def run_status(arguments: Namespace) -> Result:
     """Report what is served here, and whether it is as planned; `error` is what is wrong with the model."""
-    request = Request(arguments.source, arguments.model, arguments.revision)
+    request = FetchRequest(arguments.source, arguments.model, arguments.revision)
     result: Result = {
         "address": arguments.address,
         **look(request, arguments.served_dir, arguments.source_dir, read_layers(arguments.layers)),

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from headfirst.common.errors import HeadfirstError
 from headfirst.node.weights.fetch.fetch_run import FetchRun
-from headfirst.node.weights.fetch.fetching import MOST_AT_ONCE, Fetching, Request
+from headfirst.node.weights.fetch.fetching import MOST_AT_ONCE, Fetching, FetchRequest
 from headfirst.node.weights.files import SHARDS_IN_FLIGHT, require_transfer_space
-from headfirst.node.weights.layers import Needs
+from headfirst.node.weights.layers import FileNeeds
 from headfirst.node.weights.origin import lacking
 from headfirst.node.weights.proof.hash_cache import FileRecord
 from headfirst.node.weights.proof.hashing import FileHash
@@ -33,12 +33,12 @@ class FetchOrigin:
 
     def __init__(
         self,
-        request: Request,
+        request: FetchRequest,
         folder: Path,
         target: Path | None,
         *,
         keep_source: bool,
-        needs: Needs,
+        needs: FileNeeds,
         mode: str = "head",
     ) -> None:
         self.in_place = request.is_for(folder)
@@ -163,7 +163,7 @@ class FetchHelper:
     head gives its files to others.
     """
 
-    def __init__(self, request: Request, board: Board, store: Store) -> None:
+    def __init__(self, request: FetchRequest, board: Board, store: Store) -> None:
         self.note = ""
         self._request = request
         self._board = board

@@ -13,7 +13,7 @@ from pathlib import Path
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.node.weights.fetch.path_source import PathSource
 from headfirst.node.weights.files import is_in_place, notes_beside
-from headfirst.node.weights.progress import Progress
+from headfirst.node.weights.progress import WeightsProgress
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.hash_cache import HashCache
 from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
@@ -32,7 +32,7 @@ def use_in_place(
     _link(folder, link)
     before = manifests.load(link)
     if seen_elsewhere is None:
-        with Progress("verify") as progress:
+        with WeightsProgress("verify") as progress:
             manifest = manifests.build(link, names, origin, progress)
         _compare_with_its_own(folder, manifest)
     else:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from headfirst.common.errors import NotReadyError
-from headfirst.node.weights.layers import Needs
+from headfirst.node.weights.layers import FileNeeds
 from headfirst.node.weights.proof.hash_cache import FileRecord
 from headfirst.node.weights.proof.hashing import FileHash
 from headfirst.node.weights.store import Store
 from headfirst.node.weights.transfer.board import Board
-from headfirst.node.weights.transfer.receiver import Failed, Finished
+from headfirst.node.weights.transfer.receiver import Failed, ReceivedFile
 from headfirst.node.weights.transfer.transport import Transport
 
 _SETTLING_AT_A_TIME = 4
@@ -36,7 +36,7 @@ class Intake:
         board: Board,
         store: Store,
         transport: Transport | None,
-        needs: Needs,
+        needs: FileNeeds,
         spent: Callable[[str], bool],
     ) -> None:
         self.here: set[str] = set()
@@ -223,7 +223,7 @@ class Intake:
         has = self._store.holds if self._board.is_signed(name, proof) else self._store.has_proven
         return has(name, proof)
 
-    def _settle(self, event: Finished) -> None:
+    def _settle(self, event: ReceivedFile) -> None:
         name, proof = event.name, self._taken.get(event.name)
         if proof and name not in self.here and (name, proof) not in self._settling.values():
             self._settling[self._settlers.submit(self._name, event, proof)] = name, proof
@@ -251,7 +251,7 @@ class Intake:
             self._transport.pass_over(sender, f"{why} {self._transport.address(sender)}")
         self._board.reject(name, proof)
 
-    def _name(self, event: Finished, proof: FileHash) -> None:
+    def _name(self, event: ReceivedFile, proof: FileHash) -> None:
         """Give what was received its name, while it is offered on. Raises _Untrue.
 
         The pieces of a file have the digests that the head signed. What a member stated of a file that it

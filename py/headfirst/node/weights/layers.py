@@ -101,7 +101,7 @@ def _members(ranges: Sequence[range | None], layer: int) -> frozenset[int]:
 
 
 @dataclass
-class Needs:
+class FileNeeds:
     """The files that the members of a transfer need, by name. All members compute the same from the index.
 
     `index`: this member, of `count`. `ranges`: the hidden layers that each member serves; empty: all members

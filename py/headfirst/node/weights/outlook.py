@@ -9,9 +9,9 @@ from collections.abc import Set as AbstractSet
 
 from headfirst.common.errors import NotReadyError
 from headfirst.node.weights.files import gigabytes
-from headfirst.node.weights.progress import Progress
+from headfirst.node.weights.progress import WeightsProgress
 from headfirst.node.weights.transfer.board import Board
-from headfirst.node.weights.transfer.link import Refused
+from headfirst.node.weights.transfer.link import PeerRefused
 
 _SMOOTHING_S = 10.0
 _SHARDS_BEHIND = 2.5
@@ -41,7 +41,7 @@ class Outlook:
         stalled = now - self._moved_at > self._patience_s
         if not lacking and self._board.overview and self._board.overview.sizes:
             return
-        if cut_off and (stalled or isinstance(cut_off, Refused)):
+        if cut_off and (stalled or isinstance(cut_off, PeerRefused)):
             raise cut_off
         origin = self._board.member(0)
         if origin.error and (stalled or not self._is_elsewhere(lacking)):
@@ -60,7 +60,7 @@ class Outlook:
         return bool(lacking) and lacking <= frozenset().union(*(member.have for member in others))
 
 
-class Stages(Progress):
+class Stages(WeightsProgress):
     """Reports the stages of one node as the progress of the last of them. Use as a context manager.
 
     Bytes are those of the source's files, proven: received ones piece by piece, fetched ones by their hash.

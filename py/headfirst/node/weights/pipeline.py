@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headfirst.node.weights.convert.conversion import Conversion
-from headfirst.node.weights.fetch.fetching import Request
+from headfirst.node.weights.fetch.fetching import FetchRequest
 from headfirst.node.weights.fetch_origin import FetchHelper
 from headfirst.node.weights.files import claim, disk_bytes, require_transfer_space
 from headfirst.node.weights.intake import Intake
-from headfirst.node.weights.layers import Needs
+from headfirst.node.weights.layers import FileNeeds
 from headfirst.node.weights.origin import Bringing, Origin
 from headfirst.node.weights.outlook import Outlook, Stages
 from headfirst.node.weights.proof.checkpoint_check import INDEX, check_checkpoint
@@ -57,8 +57,8 @@ class Pipeline:
         folder: Path,
         *,
         origin: Origin | None = None,
-        needs: Needs | None = None,
-        helps: Request | None = None,
+        needs: FileNeeds | None = None,
+        helps: FetchRequest | None = None,
         conversion: Conversion | None = None,
         keep_source: bool = True,
     ) -> None:
@@ -69,7 +69,7 @@ class Pipeline:
         self._helps = helps
         self._conversion = conversion
         self._keep_source = keep_source or conversion is None or bool(origin and origin.in_place)
-        self._needs = needs or Needs(transfer.index, len(transfer.members))
+        self._needs = needs or FileNeeds(transfer.index, len(transfer.members))
         self._board = Board(transfer.index, len(transfer.members), transfer.key, self._needs.members)
         self._store = Store(folder)
         self._stages = Stages(self._board, converts=conversion is not None)

@@ -20,7 +20,7 @@ RESULT_FILE = "HEADFIRST_RESULT_FILE"
 _INTERVAL_S = 0.5
 
 
-class Progress:
+class WeightsProgress:
     """Bytes done of `total`, reported at most twice a second and at the end. Safe to use from threads."""
 
     def __init__(self, note: str, total: int = 0) -> None:
@@ -34,7 +34,7 @@ class Progress:
         self._next = 0.0
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> WeightsProgress:
         self._report()
         return self
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER
 
-from headfirst.node.weights.fetch.fetching import Request
+from headfirst.node.weights.fetch.fetching import FetchRequest
 from headfirst.node.weights.fetch.path_source import PathSource
 from headfirst.node.weights.files import STATE_FOLDER, is_in_place
 from headfirst.node.weights.layers import read_layers
@@ -18,7 +18,7 @@ from headfirst.node.weights.proof.verify import changed_files, repaired_files
 Status = dict[str, object]
 
 
-def look(request: Request, served: Path, source: Path | None, layers: range | None = None) -> Status:
+def look(request: FetchRequest, served: Path, source: Path | None, layers: range | None = None) -> Status:
     """What is in `served`; `source` is the folder of the FP8 copy where `served` is to be made of one.
 
     `digest` is "" where files of it are missing, `whole` that of the whole checkpoint that it is a part of.
@@ -55,6 +55,6 @@ def look(request: Request, served: Path, source: Path | None, layers: range | No
     }
 
 
-def pinned_now(request: Request) -> str:
+def pinned_now(request: FetchRequest) -> str:
     """What a folder on this node holds now, to compare with `pinned`; "" for a hub, which is not asked."""
     return PathSource(request.model).list().pinned if request.source == FOLDER.name else ""

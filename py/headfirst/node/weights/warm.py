@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headfirst.node.weights.files import CHUNK, contained, list_files
-from headfirst.node.weights.progress import Progress
+from headfirst.node.weights.progress import WeightsProgress
 
 STREAMS = 8
 _PART = 64 * 1024 * 1024
@@ -65,7 +65,10 @@ def warm(folder: Path, warming: Warming) -> None:
         for name, size in warming.parts.items()
         for start in range(0, size, _PART)
     ]
-    with Progress("read into the page cache", warming.size) as progress, ThreadPoolExecutor(STREAMS) as pool:
+    with (
+        WeightsProgress("read into the page cache", warming.size) as progress,
+        ThreadPoolExecutor(STREAMS) as pool,
+    ):
         for _job in pool.map(lambda job: _read(job, progress.add), jobs):
             pass
 

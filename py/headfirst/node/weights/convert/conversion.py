@@ -17,7 +17,7 @@ from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.safetensors_file import read_shard
 from headfirst.node.weights.convert.convert_others import copy_others
 from headfirst.node.weights.convert.convert_shard import convert_shard
-from headfirst.node.weights.convert.finished import Finished
+from headfirst.node.weights.convert.finished import ConvertedShards
 from headfirst.node.weights.convert.recipe import format_of, make_recipe, outputs, scale_homes
 from headfirst.node.weights.files import SHARDS_IN_FLIGHT, bf16_missing, claim, list_files, require_space
 from headfirst.node.weights.proof import manifest as manifests
@@ -49,7 +49,7 @@ class Conversion:
         self._tensors: Mapping[str, AbstractSet[str]] = {}
         self._form: Format
         claim(target)
-        self._finished = Finished(target, HashCache(target))
+        self._finished = ConvertedShards(target, HashCache(target))
         self._pool = ThreadPoolExecutor(_AT_ONCE, "convert")
         self._running: dict[Future[None], str] = {}
         self._stopped = Event()

@@ -14,7 +14,7 @@ from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.safetensors_file import read_shard
 from headfirst.node.weights.convert.convert_others import copy_others
 from headfirst.node.weights.convert.convert_shard import Converted, convert_shard, converted_size
-from headfirst.node.weights.convert.finished import Finished
+from headfirst.node.weights.convert.finished import ConvertedShards
 from headfirst.node.weights.convert.recipe import (
     ShardRecipe,
     format_of,
@@ -23,7 +23,7 @@ from headfirst.node.weights.convert.recipe import (
     scale_homes,
 )
 from headfirst.node.weights.files import claim, list_files, require_space
-from headfirst.node.weights.progress import Progress
+from headfirst.node.weights.progress import WeightsProgress
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import check_checkpoint, read_index
 from headfirst.node.weights.proof.hash_cache import HashCache
@@ -58,7 +58,7 @@ def convert(
     if target.resolve() == source.resolve():
         raise InputError("source and target are the same folder", where=str(target))
     hashes = HashCache(target)
-    done = Finished(target, hashes)
+    done = ConvertedShards(target, hashes)
     form = format_of(source)
     plan = _plan(source, done, form)
     todo = [name for name in plan.outputs if not done.holds(name, plan.inputs(source, name), form)]
@@ -71,10 +71,10 @@ def convert(
         manifests.discard(target)
         require_space(target, _space(source, target, recipes, workers, keep_source), "convert to BF16")
     release = _Release(source, plan, done, origin, set(todo)) if not keep_source else None
-    with Progress("convert", sum(recipe.source.size for recipe in recipes)) as progress:
+    with WeightsProgress("convert", sum(recipe.source.size for recipe in recipes)) as progress:
         _convert_all(recipes, target, workers, progress.add, done, plan, release)
     copy_others(source, target, plan.outputs)
-    with Progress("hash") as progress:
+    with WeightsProgress("hash") as progress:
         names = [name for name in list_files(target) if name != MANIFEST]
         after = manifests.build(target, names, origin, progress)
     changed = manifests.load(target) != after  # it was discarded where anything was written
@@ -83,7 +83,7 @@ def convert(
     return after, changed
 
 
-def _plan(source: Path, done: Finished, form: Format) -> _Plan:
+def _plan(source: Path, done: ConvertedShards, form: Format) -> _Plan:
     """From the headers of all shards; where some were dropped, from the index."""
     if not done.dropped:
         weight_map = {name: shard.path.name for shard in check_checkpoint(source) for name in shard.tensors}
@@ -132,7 +132,12 @@ class _Release:
     """Removes source shards as soon as nothing needs them."""
 
     def __init__(
-        self, source: Path, plan: _Plan, done: Finished, origin: Mapping[str, str], open_shards: set[str]
+        self,
+        source: Path,
+        plan: _Plan,
+        done: ConvertedShards,
+        origin: Mapping[str, str],
+        open_shards: set[str],
     ) -> None:
         self._source, self._plan, self._done, self._origin = source, plan, done, origin
         self._open = open_shards
@@ -155,7 +160,7 @@ def _convert_all(
     target: Path,
     workers: int,
     seen: Callable[[int], object],
-    done: Finished,
+    done: ConvertedShards,
     plan: _Plan,
     release: _Release | None,
 ) -> None:

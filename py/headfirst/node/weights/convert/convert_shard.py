@@ -18,7 +18,7 @@ from headfirst.common.errors import NotReadyError
 from headfirst.common.safetensors_file import SafetensorsFile, StoredTensor, layout
 from headfirst.node.weights.convert.recipe import Scaled, ShardRecipe
 from headfirst.node.weights.convert.shard_writer import ShardWriter
-from headfirst.node.weights.proof.samples import Sample, take_samples
+from headfirst.node.weights.proof.samples import ScaleSample, take_samples
 
 STRIP = 1024 * 1024
 """Source bytes at a time (at least one row); a conversion holds three to five times as much memory."""
@@ -35,7 +35,7 @@ class Converted:
 
     size: int
     xxh3: str
-    samples: Sequence[Sample]
+    samples: Sequence[ScaleSample]
 
 
 def converted_size(recipe: ShardRecipe) -> int:

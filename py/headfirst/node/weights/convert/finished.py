@@ -20,7 +20,7 @@ _FORMAT = "2"
 """Raise it when the converter writes other bytes: finished shards of an older one are then made again."""
 
 
-class Finished:
+class ConvertedShards:
     """Kept in `.headfirst/converted.json`, so that it outlives the process. Safe to use from threads.
 
     `inputs`, everywhere: state by file name (any text that differs when the content does; "" where the file

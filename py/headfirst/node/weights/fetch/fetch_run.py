@@ -10,7 +10,7 @@ from threading import Event
 
 from headfirst.common.errors import NotReadyError
 from headfirst.node.weights.fetch.fetch_file import bring_file
-from headfirst.node.weights.fetch.partial_file import StoppedError
+from headfirst.node.weights.fetch.partial_file import FetchStoppedError
 from headfirst.node.weights.fetch.source import Listing, RemoteFile, Source
 from headfirst.node.weights.files import STATE_FOLDER, write_whole
 from headfirst.node.weights.proof import manifest as manifests
@@ -114,7 +114,7 @@ class FetchRun:
         """Bring and prove one file. Several threads may do so at once, for different files."""
         try:
             return self._record(self._files[name])
-        except StoppedError as error:
+        except FetchStoppedError as error:
             raise NotReadyError("the fetch was stopped", hint="Run again: it continues.") from error
 
     def _record(self, file: RemoteFile) -> FileRecord:

@@ -22,7 +22,7 @@ from headfirst.node.weights.files import (
     refuse_links,
     require_space,
 )
-from headfirst.node.weights.progress import Progress
+from headfirst.node.weights.progress import WeightsProgress
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import ADAPTER_CONFIG, CONFIG, check_checkpoint
 from headfirst.node.weights.proof.hash_cache import FileRecord
@@ -36,7 +36,7 @@ MOST_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Request:
+class FetchRequest:
     """What is asked for. `model` is a hub's owner/name or a folder; `revision` may be ""."""
 
     source: str
@@ -59,7 +59,7 @@ class Fetching:
     Setting `stopped` ends it with NotReadyError; it is also set when a file fails.
     """
 
-    def __init__(self, request: Request, target: Path, stopped: Event | None = None) -> None:
+    def __init__(self, request: FetchRequest, target: Path, stopped: Event | None = None) -> None:
         self._target = target
         self._stopped = stopped or Event()
         self._source = _open(request)
@@ -136,7 +136,7 @@ class Fetching:
         self._fetched.put(name, proof.record)
 
 
-def fetch(request: Request, target: Path) -> tuple[Manifest, bool]:
+def fetch(request: FetchRequest, target: Path) -> tuple[Manifest, bool]:
     """Make `target` the checkpoint that is asked for. Returns its manifest and whether anything was done.
 
     A second call continues where the first one stopped.
@@ -144,7 +144,7 @@ def fetch(request: Request, target: Path) -> tuple[Manifest, bool]:
     fetching = Fetching(request, target)
     require_space(target, fetching.missing_bytes(), "fetch the model")
     before = manifests.load(target)
-    with Progress("fetch", sum(fetching.sizes.values())) as progress:
+    with WeightsProgress("fetch", sum(fetching.sizes.values())) as progress:
         run = fetching.begin(Proofs(target), seen=progress.add)
         manifest = Manifest(run.bring_all(MOST_AT_ONCE), fetching.made_from)
     check_checkpoint(target)
@@ -153,7 +153,7 @@ def fetch(request: Request, target: Path) -> tuple[Manifest, bool]:
     return manifest, run.changed or manifest != before
 
 
-def _open(request: Request) -> Source:
+def _open(request: FetchRequest) -> Source:
     if request.source not in ON_NODES:
         raise InputError(f"nothing here fetches from {request.source!r}", hint=f"--from {'|'.join(ON_NODES)}")
     module, _colon, name = ON_NODES[request.source].client.partition(":")

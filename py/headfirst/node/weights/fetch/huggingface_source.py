@@ -29,7 +29,7 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 from headfirst.common.errors import InputError
 from headfirst.common.untrusted import hex_digest, without_password
 from headfirst.node.weights.fetch.hub_answers import bound_httpx
-from headfirst.node.weights.fetch.partial_file import PartialFile, StoppedError, WrongBytesError
+from headfirst.node.weights.fetch.partial_file import FetchStoppedError, PartialFile, WrongBytesError
 from headfirst.node.weights.fetch.source import Listing, RemoteFile, checked_listing, client_failed
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class HuggingFaceSource:
             return False
         try:
             xet.pull(metadata.xet_file_data.file_hash, metadata.xet_file_data.refresh_route, part)
-        except (StoppedError, WrongBytesError):
+        except (FetchStoppedError, WrongBytesError):
             raise
         except Exception as error:  # RuntimeError and others, as the Rust library raises them
             log.warning("Xet storage cannot be used, HTTP instead: %s", without_password(str(error)))
@@ -117,7 +117,7 @@ class HuggingFaceSource:
         where = self._where
         try:
             yield
-        except StoppedError:
+        except FetchStoppedError:
             raise
         except GatedRepoError as error:
             raise InputError(

@@ -18,7 +18,7 @@ from modelscope_hub.errors import APIError
 
 from headfirst.common.errors import InputError
 from headfirst.node.weights.fetch.hub_answers import bound_requests
-from headfirst.node.weights.fetch.partial_file import PartialFile, StoppedError
+from headfirst.node.weights.fetch.partial_file import FetchStoppedError, PartialFile
 from headfirst.node.weights.fetch.source import Listing, RemoteFile, checked_listing, client_failed
 from headfirst.node.weights.files import CHUNK
 
@@ -79,7 +79,7 @@ class ModelScopeSource:
         where = self._where
         try:
             yield
-        except StoppedError:
+        except FetchStoppedError:
             raise
         except (AuthenticationError, PermissionDeniedError) as error:
             raise InputError(

@@ -14,7 +14,7 @@ from headfirst.node.weights.files import CHUNK, publish
 from headfirst.node.weights.proof.hashing import FileHash, Hasher
 
 
-class StoppedError(Exception):
+class FetchStoppedError(Exception):
     """The file is no longer needed; the received part is kept."""
 
 
@@ -63,7 +63,7 @@ class PartialFile:
     def write(self, data: bytes) -> int:
         """Take the next bytes. Raises StoppedError, or WrongBytesError where they are too many."""
         if self._stopped.is_set():
-            raise StoppedError
+            raise FetchStoppedError
         if self.size + len(data) > self.expected_size:
             self.restart()
             raise self._wrong(f"the source sends more than {self.expected_size} bytes")

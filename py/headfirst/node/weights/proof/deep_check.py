@@ -20,8 +20,8 @@ from headfirst.node.weights.proof.checkpoint_check import CONFIG
 from headfirst.node.weights.proof.samples import (
     E2M1,
     E4M3,
-    Sample,
     SavedSamples,
+    ScaleSample,
     file_state,
     load_samples,
     take_samples,
@@ -48,7 +48,7 @@ def check_samples(folder: Path) -> Mapping[str, str]:
     return wrong
 
 
-def _fresh(saved: SavedSamples) -> Sequence[Sample]:
+def _fresh(saved: SavedSamples) -> Sequence[ScaleSample]:
     """Blocks drawn by chance, where every input is still what the shard was made from."""
     changed = any(file_state(path) != state for path, state in saved.inputs)
     if changed or not (saved.inputs[0][0].parent / CONFIG).is_file():
@@ -58,7 +58,7 @@ def _fresh(saved: SavedSamples) -> Sequence[Sample]:
     return take_samples(recipe, secrets.token_hex(8)) if recipe else []
 
 
-def _agrees(served: Path, sample: Sample) -> bool:
+def _agrees(served: Path, sample: ScaleSample) -> bool:
     tensor = read_shard(served).tensors.get(sample.tensor)
     if tensor is None or tensor.dtype != "BF16" or not tensor.shape:
         return False
@@ -73,7 +73,7 @@ def _agrees(served: Path, sample: Sample) -> bool:
     return equal_bits(np.frombuffer(actual, "<u2"), _expected(sample))
 
 
-def _expected(sample: Sample) -> npt.NDArray[np.uint16]:
+def _expected(sample: ScaleSample) -> npt.NDArray[np.uint16]:
     of = {E4M3: expected_bits, E2M1: expected_bits_of_mxfp4}[sample.type]
     return of(sample.codes, sample.scale_bits)
 

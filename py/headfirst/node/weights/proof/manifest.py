@@ -27,7 +27,7 @@ from headfirst.common.untrusted import (
     shown,
 )
 from headfirst.node.weights.files import contained, is_in_place, notes_folder, write_whole
-from headfirst.node.weights.progress import Progress
+from headfirst.node.weights.progress import WeightsProgress
 from headfirst.node.weights.proof.hash_cache import FileRecord, HashCache
 from headfirst.node.weights.proof.hashing import fingerprint
 
@@ -136,7 +136,7 @@ def discard(folder: Path) -> None:
 
 
 def build(
-    folder: Path, names: Sequence[str], origin: Mapping[str, str], progress: Progress | None = None
+    folder: Path, names: Sequence[str], origin: Mapping[str, str], progress: WeightsProgress | None = None
 ) -> Manifest:
     """Hash these files (only what the cache does not have) and return their manifest, not yet saved."""
     cache = HashCache(folder)

@@ -28,7 +28,7 @@ _DEPTH = 3
 
 
 @dataclass(frozen=True)
-class Sample:
+class ScaleSample:
     """Values that share a scale: `rows` x `columns` of the result from (`row`, `column`) on.
 
     Rows are counted through all matrices of a tensor. `codes` are the source's in the order of the result,
@@ -45,7 +45,7 @@ class Sample:
     type: str = E4M3
 
 
-def take_samples(recipe: ShardRecipe, seed: str = "") -> list[Sample]:
+def take_samples(recipe: ShardRecipe, seed: str = "") -> list[ScaleSample]:
     """PER_SHARD pieces (none where nothing is quantised); the same for the same shard name and `seed`."""
     items = [item for item in recipe.scaled if 0 not in item.shape]
     if not items:
@@ -59,7 +59,7 @@ def take_samples(recipe: ShardRecipe, seed: str = "") -> list[Sample]:
     return [take(recipe, items[draw % len(items)], draw // len(items)) for draw in draws]
 
 
-def _take_block(recipe: ShardRecipe, item: Scaled, draw: int) -> Sample:
+def _take_block(recipe: ShardRecipe, item: Scaled, draw: int) -> ScaleSample:
     """A block, or as much of a larger one as a block of DeepSeek-V3 has."""
     height, width = item.shape[-2:]
     down, across = -(-height // item.block[0]), -(-width // item.block[1])
@@ -75,7 +75,7 @@ def _take_block(recipe: ShardRecipe, item: Scaled, draw: int) -> Sample:
     with recipe.source.path.open("rb") as file:
         starts = [item.tensor.start + (row + line) * width + column for line in range(rows)]
         codes = b"".join(os.pread(file.fileno(), columns, start) for start in starts)
-    return Sample(item.name, row, column, rows, columns, codes, _scale_bits(item, number))
+    return ScaleSample(item.name, row, column, rows, columns, codes, _scale_bits(item, number))
 
 
 def _scale_bits(item: Scaled, number: int) -> int:
@@ -90,7 +90,7 @@ def _scale_bits(item: Scaled, number: int) -> int:
     return scale << 23 or 1 << 22
 
 
-def _take_group(recipe: ShardRecipe, item: Scaled, draw: int) -> Sample:
+def _take_group(recipe: ShardRecipe, item: Scaled, draw: int) -> ScaleSample:
     """A group of MXFP4: a piece of a column of the result."""
     experts, rows, groups, size = item.tensor.shape
     number = draw % (experts * rows * groups)
@@ -101,10 +101,10 @@ def _take_group(recipe: ShardRecipe, item: Scaled, draw: int) -> Sample:
     with item.scale_shard.path.open("rb") as file:
         scale = os.pread(file.fileno(), 1, item.scale.start + number)[0]
     first = (expert * groups + group) * 2 * size
-    return Sample(item.name, first, row, 2 * size, 1, codes, scale, E2M1)
+    return ScaleSample(item.name, first, row, 2 * size, 1, codes, scale, E2M1)
 
 
-def save_samples(folder: Path, recipe: ShardRecipe, samples: Sequence[Sample]) -> None:
+def save_samples(folder: Path, recipe: ShardRecipe, samples: Sequence[ScaleSample]) -> None:
     """Keep the samples of one shard in the local state of the converted `folder`, with what they are from."""
     document = {
         "inputs": {str(path.resolve()): file_state(path) for path in recipe.inputs},
@@ -120,7 +120,7 @@ class SavedSamples:
 
     shard: str
     inputs: Sequence[tuple[Path, str]]
-    samples: Sequence[Sample]
+    samples: Sequence[ScaleSample]
 
 
 def load_samples(folder: Path) -> list[SavedSamples]:
@@ -142,7 +142,7 @@ def _load(path: Path) -> SavedSamples:
     return SavedSamples(path.name.removesuffix(".json"), inputs, samples)
 
 
-def _sample(entry: dict[str, Any]) -> Sample:
+def _sample(entry: dict[str, Any]) -> ScaleSample:
     place = {
         name: integer(entry[name], what=name, high=1 << 40) for name in ("row", "column", "rows", "columns")
     }
@@ -153,7 +153,7 @@ def _sample(entry: dict[str, Any]) -> Sample:
     if len(codes) * {E4M3: 1, E2M1: 2}[kind] != place["rows"] * place["columns"]:
         raise UntrustedError("a sample does not have one code for each row and column")
     scale = integer(entry["scale_bits"], what="a scale", high=2**32 - 1)
-    return Sample(
+    return ScaleSample(
         line(entry["tensor"], what="a tensor name"), **place, codes=codes, scale_bits=scale, type=kind
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError, json_document, json_object
 from headfirst.node.weights.files import contained, is_in_place, notes_folder, write_whole
-from headfirst.node.weights.progress import Progress
+from headfirst.node.weights.progress import WeightsProgress
 from headfirst.node.weights.proof.deep_check import check_samples
 from headfirst.node.weights.proof.hash_cache import FileRecord, HashCache
 from headfirst.node.weights.proof.hashing import fingerprint
@@ -26,7 +26,9 @@ def changed_files(folder: Path, manifest: Manifest) -> list[str]:
     return [name for name, record in manifest.files.items() if not _same(cache.get(name), record)]
 
 
-def faults(folder: Path, manifest: Manifest, progress: Progress, *, deep: bool = False) -> Mapping[str, str]:
+def faults(
+    folder: Path, manifest: Manifest, progress: WeightsProgress, *, deep: bool = False
+) -> Mapping[str, str]:
     """What is wrong, by file name; empty where all is well.
 
     A file that is unchanged since it was hashed is not read again, unless `deep`.
@@ -90,7 +92,7 @@ def verify(folder: Path, *, deep: bool = False) -> Manifest:
     manifest = load(folder)
     if manifest is None:
         raise NotReadyError("there is no complete checkpoint here", where=str(folder))
-    with Progress("verify") as progress:
+    with WeightsProgress("verify") as progress:
         wrong = dict(faults(folder, manifest, progress, deep=deep))
     if deep:
         wrong |= check_samples(folder)

@@ -16,9 +16,9 @@ from contextlib import suppress
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.node.weights.transfer.board import Board
-from headfirst.node.weights.transfer.link import Link, Refused, Unreachable, Untrue
+from headfirst.node.weights.transfer.link import Link, PeerRefused, Unreachable, Untrue
 from headfirst.node.weights.transfer.listener import NEWS_WAIT_S
-from headfirst.node.weights.transfer.messages import Message, absorb, compose, parse, speak
+from headfirst.node.weights.transfer.messages import TransferMessage, absorb, compose, parse, speak
 
 PATIENCE_S = 180.0
 _GRACE_S = 3.0  # a process that is started again answers within this time
@@ -47,7 +47,7 @@ class Exchange:
         self._board = board
         self._link = link
         self._links: dict[int, Link] = {}
-        self._heard: dict[int, Message] = {}
+        self._heard: dict[int, TransferMessage] = {}
         self._over = False
 
     def cut(self) -> None:
@@ -64,8 +64,8 @@ class Exchange:
     def with_member(self, index: int, *, wait: bool) -> None:
         """Send a member what it lacks and take what it answers; `wait` lets it wait for news.
 
-        Raises Unreachable where it does not answer, Refused where it does not accept this node, Untrue where
-        what it sends must not be taken.
+        Raises Unreachable where it does not answer, PeerRefused where it does not accept this node, Untrue
+        where what it sends must not be taken.
         """
         link = self._links[index] = self._links.get(index) or self._link(index)
         try:
@@ -83,7 +83,7 @@ class Exchange:
             raise
 
 
-def _absorbed(board: Board, data: bytes) -> Message:
+def _absorbed(board: Board, data: bytes) -> TransferMessage:
     with board.changed:  # it is read by the overview that is there now
         message = parse(data, board)
         absorb(board, message)
@@ -167,7 +167,7 @@ class Chain:
         exchanges = {index: Exchange(self._board, self._link) for index in self._others}
 
         def send(index: int) -> None:
-            with suppress(*Unreachable, Refused):
+            with suppress(*Unreachable, PeerRefused):
                 exchanges[index].with_member(index, wait=False)
 
         with ThreadPoolExecutor(len(exchanges), "farewell") as pool:
@@ -193,7 +193,7 @@ class Chain:
             silent = now - silent_since if silent_since is not None else 0.0
             before = self.before
             if not before:
-                raise Refused("; ".join(self.passed_over), hint="Check that node, then run again.")
+                raise PeerRefused("; ".join(self.passed_over), hint="Check that node, then run again.")
             if self.upstream is not None and (silent > _GRACE_S or self.upstream not in before):
                 self._link_to(None)
             if self.upstream is not None:
@@ -224,7 +224,7 @@ class Chain:
         except Untrue as error:
             self.pass_over(member, f"{error.what} ({error.where})")
             return False
-        except Refused:
+        except PeerRefused:
             # A stranger's service on our port is no member; the one linked to, or the head, is heard.
             if member in (self.upstream, 0):
                 raise
@@ -245,6 +245,6 @@ class Chain:
             if upstream is not None:
                 try:
                     exchange.with_member(upstream, wait=False)
-                except (*Unreachable, Refused):  # the other thread finds out what it means
+                except (*Unreachable, PeerRefused):  # the other thread finds out what it means
                     version = -1
             self._over.wait(_PAUSE_S)

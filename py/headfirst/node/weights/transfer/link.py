@@ -40,11 +40,11 @@ Unreachable = (OSError, http.client.HTTPException)
 """What is raised where the other node does not answer, or stops in the middle."""
 
 
-class Refused(NotReadyError):
+class PeerRefused(NotReadyError):
     """The other node is there and does not accept this one; waiting does not help."""
 
 
-class Untrue(Refused):
+class Untrue(PeerRefused):
     """The other node is a member and sends what is malformed, or what the head has not signed."""
 
 
@@ -106,7 +106,7 @@ class _Limited(io.RawIOBase):
         super().close()
 
 
-class _Answer(http.client.HTTPResponse):
+class _UnprovenAnswer(http.client.HTTPResponse):
     """Who sends it is not proven."""
 
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
@@ -144,7 +144,7 @@ class Link:
         self._connection = http.client.HTTPConnection(
             address, port, timeout=_CONNECT_LIMIT_S, source_address=(local_address, 0)
         )
-        self._connection.response_class = _Answer
+        self._connection.response_class = _UnprovenAnswer
         self._is_cut = False
 
     def exchange(self, body: bytes, *, wait: bool) -> bytes:
@@ -158,13 +158,13 @@ class Link:
             raise self._refused(answer)
         data = self._bounded(answer)
         if not self._caller.is_answer(dict(answer.headers), data):
-            raise Refused("what answers does not have the transfer's token", where=self._url)
+            raise PeerRefused("what answers does not have the transfer's token", where=self._url)
         return data
 
     def request(self, version: str, name: str, start: int, end: int) -> Body:
         """The bytes from `start` up to `end` of a file, until the next request.
 
-        Raises Unreachable, NotThere, Gone, or Refused.
+        Raises Unreachable, NotThere, Gone, or PeerRefused.
         """
         path, span = f"/{version}/{quote(name)}", f"bytes={start}-{end - 1}"
         answer = self._ask(_Request("GET", path, ("GET", path, span), {"Range": span}, SILENCE_LIMIT_S))
@@ -238,7 +238,9 @@ class Link:
             try:
                 secure.do_handshake()
             except ssl.SSLCertVerificationError:
-                raise Refused("what answers does not have the transfer's token", where=self._url) from None
+                raise PeerRefused(
+                    "what answers does not have the transfer's token", where=self._url
+                ) from None
         else:
             sock.settimeout(None)  # limits are the kernel's: with one of Python's, each call would be two
 
@@ -257,7 +259,7 @@ class Link:
         while chunk := answer.read1(_CHUNK):
             body += chunk
             if len(body) > LONGEST:
-                raise Refused(f"what answers sends more than {LONGEST} bytes", where=self._url)
+                raise PeerRefused(f"what answers sends more than {LONGEST} bytes", where=self._url)
             if time.monotonic() > deadline:
                 raise TimeoutError("the answer takes too long")
         if answer.length != 0:
@@ -265,6 +267,6 @@ class Link:
         answer.close()  # else the connection could not be used again
         return bytes(body)
 
-    def _refused(self, answer: http.client.HTTPResponse) -> Refused:
+    def _refused(self, answer: http.client.HTTPResponse) -> PeerRefused:
         why = _REFUSALS.get(answer.status, f"it answers with status {answer.status}")
-        return Refused(f"a node of the transfer refuses this one: {why}", where=self._url)
+        return PeerRefused(f"a node of the transfer refuses this one: {why}", where=self._url)

@@ -44,7 +44,7 @@ Exchange = Callable[[bytes, bool], bytes]
 UntrustedError where it is none."""
 
 
-class Listener:
+class TransferListener:
     """Listens on each of `addresses`, port `port`, for requests from `peers`. Use as a context manager."""
 
     def __init__(
@@ -62,10 +62,10 @@ class Listener:
         """Bytes of files that were sent."""
         self._lock = threading.Lock()
         admission = Admission(token)
-        self._servers: list[_Server] = []
+        self._servers: list[_TransferServer] = []
         for address in addresses:
             try:
-                server = _Server(self, (address, port), peers, admission, encryption)
+                server = _TransferServer(self, (address, port), peers, admission, encryption)
             except OSError as error:
                 self._close()
                 raise NotReadyError(
@@ -78,7 +78,7 @@ class Listener:
             for server in self._servers
         ]
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> TransferListener:
         for thread in self._threads:
             thread.start()
         return self
@@ -100,19 +100,19 @@ class Listener:
             server.server_close()
 
 
-class _Server(PeerServer):
+class _TransferServer(PeerServer):
     """One address of a listener."""
 
     def __init__(
         self,
-        listener: Listener,
+        listener: TransferListener,
         place: tuple[str, int],
         peers: Collection[str],
         admission: Admission,
         encryption: ssl.SSLContext | None,
     ) -> None:
         self.listener, self.admission, self._encryption = listener, admission, encryption
-        super().__init__(place, _Handler, peers)
+        super().__init__(place, _TransferHandler, peers)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """A connection; where it is encrypted its thread shakes hands, so that nobody holds up the others."""
@@ -130,8 +130,8 @@ class _Server(PeerServer):
         return connection, address
 
 
-class _Handler(PeerHandler):
-    server: _Server
+class _TransferHandler(PeerHandler):
+    server: _TransferServer
 
     def do_POST(self) -> None:
         """Exchange news."""

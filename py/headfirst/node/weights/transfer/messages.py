@@ -37,7 +37,7 @@ _LONGEST_ERROR = 4096  # characters
 
 
 @dataclass(frozen=True)
-class Message:
+class TransferMessage:
     """`known`: the files of which the sender has what the head signed; `claimed`: those of which it has what
     a member stated. `files`: what it thinks that the receiver lacks."""
 
@@ -49,12 +49,12 @@ class Message:
     overview: Overview | None = None
 
 
-def compose(board: Board, other: Message | None) -> Message:
+def compose(board: Board, other: TransferMessage | None) -> TransferMessage:
     """What to send to a node that last sent `other` (None: it sent nothing yet)."""
     with board.changed:
         overview = board.overview
         if overview is None:
-            return Message(0)
+            return TransferMessage(0)
         claims = board.claims()
         signed = [name for name, claim in claims.items() if claim.signature]
         stated = [name for name, claim in claims.items() if not claim.signature]
@@ -63,7 +63,7 @@ def compose(board: Board, other: Message | None) -> Message:
         claimed = known | other.claimed if other and current else frozenset()
         lacking = [name for name in signed if name not in known]
         lacking += [name for name in stated if name not in claimed]
-        return Message(
+        return TransferMessage(
             overview.epoch,
             frozenset(signed),
             frozenset(stated),
@@ -73,7 +73,7 @@ def compose(board: Board, other: Message | None) -> Message:
         )
 
 
-def absorb(board: Board, message: Message) -> None:
+def absorb(board: Board, message: TransferMessage) -> None:
     """Put what was heard on the board; what is older than the board's own overview is not heard.
 
     The head takes from nobody what the files are, and signs how they are proven itself.
@@ -88,13 +88,13 @@ def absorb(board: Board, message: Message) -> None:
             board.merge_claims(message.files)
 
 
-def speak(board: Board, other: Message | None) -> bytes:
+def speak(board: Board, other: TransferMessage | None) -> bytes:
     """compose() as bytes."""
     with board.changed:
         return _dump(compose(board, other), board.overview.names if board.overview else [])
 
 
-def _dump(message: Message, order: list[str]) -> bytes:
+def _dump(message: TransferMessage, order: list[str]) -> bytes:
     overview = message.overview
     return json.dumps(
         {
@@ -124,7 +124,7 @@ def _dump(message: Message, order: list[str]) -> bytes:
     ).encode()
 
 
-def parse(data: bytes, board: Board) -> Message:
+def parse(data: bytes, board: Board) -> TransferMessage:
     """Read what a neighbour sent; UntrustedError where any of it is malformed, or not signed by the head."""
     document = json_object(
         json_document(data, what="the message", limit=LONGEST, depth=_DEPTH), what="the message"
@@ -146,7 +146,7 @@ def parse(data: bytes, board: Board) -> Message:
     order = mine.names if mine else []
     members = json_object(document.get("members"), what="the members", limit=len(board.members))
     files = json_object(document.get("files"), what="the files", limit=_FILES_AT_ONCE)
-    return Message(
+    return TransferMessage(
         epoch,
         _names(document.get("known"), order),
         _names(document.get("claimed"), order),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headfirst.node.weights.proof.hashing import PIECE, FileHash
-from headfirst.node.weights.transfer.link import Body, Gone, Link, Refused, Unreachable
+from headfirst.node.weights.transfer.link import Body, Gone, Link, PeerRefused, Unreachable
 from headfirst.node.weights.transfer.shelf import Shelf
 
 _SPAN = 64  # pieces that are asked for in one request
@@ -24,7 +24,7 @@ _CHECKERS = 2
 
 
 @dataclass(frozen=True)
-class Finished:
+class ReceivedFile:
     """The file `name` is whole, each piece compared with its digest, and readable (not yet synced to disk).
 
     `senders` are the members that pieces came from.
@@ -46,7 +46,7 @@ class Failed:
     wrong: bool = False
 
 
-Event = Finished | Failed
+Event = ReceivedFile | Failed
 
 
 @dataclass(eq=False)
@@ -198,7 +198,7 @@ class Receiver:
             file.waiting = missing
             self._changed.notify_all()
         if not missing:
-            self._end(file, Finished(name))
+            self._end(file, ReceivedFile(name))
 
     def _missing(self, name: str, file: _File) -> set[int]:
         """The pieces that are not there; reads only where something was written."""
@@ -234,7 +234,7 @@ class Receiver:
                 continue
             except _Over:
                 pass
-            except (*Unreachable, Refused) as error:
+            except (*Unreachable, PeerRefused) as error:
                 if isinstance(error, (TimeoutError, BlockingIOError)):  # of Python's limits, of the kernel's
                     self._silent(span.source)
                 link.close()
@@ -313,7 +313,7 @@ class Receiver:
                 file.senders.add(span.source)
                 lacking = self._shelf.add(span.name, piece)
             if not lacking:
-                self._end(file, Finished(span.name, frozenset(file.senders)))
+                self._end(file, ReceivedFile(span.name, frozenset(file.senders)))
 
     def _ask(self, span: _Span, link: Link) -> Body:
         proof, start = span.file.proof, span.first * PIECE

@@ -14,7 +14,7 @@ from headfirst.node.weights.transfer import chain
 from headfirst.node.weights.transfer.board import Board
 from headfirst.node.weights.transfer.chain import PATIENCE_S, Chain
 from headfirst.node.weights.transfer.link import Link
-from headfirst.node.weights.transfer.listener import Listener
+from headfirst.node.weights.transfer.listener import TransferListener
 from headfirst.node.weights.transfer.receiver import Event, Receiver
 from headfirst.node.weights.transfer.shelf import Shelf
 from headfirst.node.weights.transfer.signing import Key
@@ -67,7 +67,7 @@ class Transport:
             server_side, client_side = contexts(transfer.token)
         self._encryption = client_side
         others = [member for index, member in enumerate(transfer.members) if index != transfer.index]
-        self._listener = Listener(
+        self._listener = TransferListener(
             transfer.members[transfer.index],
             transfer.port,
             {address for member in others for address in member},
