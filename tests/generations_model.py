@@ -429,7 +429,7 @@ class Run:
         try:
             step = next(course)
             while True:
-                outcome = rollout.Outcome({}, {})
+                outcome = rollout.StepOutcome({}, {})
                 for host_name in step.hosts:
                     yield
                     try:

@@ -12,7 +12,7 @@ import yaml
 _DOCUMENTATION = re.compile(r'^DOCUMENTATION = r"""$(.*?)^"""$', re.MULTILINE | re.DOTALL)
 
 
-class Place(NamedTuple):
+class TextSpan(NamedTuple):
     """The characters of a value in a file, from `start` to `end`, and what must stand there."""
 
     path: Path
@@ -21,11 +21,11 @@ class Place(NamedTuple):
     text: str
 
 
-class Difference(NamedTuple):
+class DefaultDifference(NamedTuple):
     """A sentence about what is wrong, and the place that follows; None: only a person can write it."""
 
     sentence: str
-    place: Place | None = None
+    place: TextSpan | None = None
 
     def __str__(self) -> str:
         """FILE:LINE: SENTENCE, or the sentence alone."""
@@ -35,7 +35,7 @@ class Difference(NamedTuple):
         return f"{self.place.path}:{line}: {self.sentence}"
 
 
-def in_yaml(path: Path, keys: Iterable[str], value: Any) -> Place | None:
+def in_yaml(path: Path, keys: Iterable[str], value: Any) -> TextSpan | None:
     """The value below `keys` in a YAML file, or in a module's documentation; None: a block, or none."""
     start, text = yaml_of(path)
     node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -46,7 +46,7 @@ def in_yaml(path: Path, keys: Iterable[str], value: Any) -> Place | None:
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         return None
     written = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n")
-    return Place(
+    return TextSpan(
         path, start + node.start_mark.index, start + node.end_mark.index, written.removesuffix("\n...")
     )
 
@@ -58,7 +58,7 @@ def yaml_of(path: Path) -> tuple[int, str]:
     return (match.start(1), match[1]) if match else (0, source)
 
 
-def write(places: Iterable[Place]) -> None:
+def write(places: Iterable[TextSpan]) -> None:
     """Write what must stand at each place, from the end of each file."""
     for path, start, end, text in sorted({*places}, reverse=True):
         source = path.read_text("utf-8")

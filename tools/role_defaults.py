@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from default_places import Difference, Place, in_yaml, write, yaml_of
+from default_places import DefaultDifference, TextSpan, in_yaml, write, yaml_of
 from headfirst.decide.cluster.ports import PROXY_METRICS_PORT
 from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
 
@@ -66,13 +66,13 @@ def load(path: Path) -> dict[str, Any]:
     return (yaml.safe_load(path.read_text()) if path.exists() else None) or {}
 
 
-def differences(role: Path) -> list[Difference]:
+def differences(role: Path) -> list[DefaultDifference]:
     """What does not agree in the folder of one role."""
     defaults_file, specs_file = role / "defaults" / "main.yml", role / "meta" / "argument_specs.yml"
     defaults = load(defaults_file)
     entry_points = load(specs_file).get("argument_specs", {})
     if "main" not in entry_points:
-        return [Difference(f"{role.name}: meta/argument_specs.yml has no entry point main")]
+        return [DefaultDifference(f"{role.name}: meta/argument_specs.yml has no entry point main")]
     options = entry_points["main"].get("options", {})
     lines = [f"{key} is in defaults but not in argument_specs" for key in defaults.keys() - options.keys()]
     for key, option in options.items():
@@ -84,18 +84,20 @@ def differences(role: Path) -> list[Difference]:
             lines.append(f"{key} has a default, which argument_specs does not tell")
         elif key not in defaults and not option.get("required"):
             lines.append(f"{key} is neither required nor in defaults")
-    found = [Difference(f"{role.name}: {text}") for text in sorted(lines)]
+    found = [DefaultDifference(f"{role.name}: {text}") for text in sorted(lines)]
     for name, entry_point in entry_points.items():
         for key, option in entry_point.get("options", {}).items():
             told = "default" in option or name != "main"
             if key in defaults and told and option.get("default") != defaults[key]:
                 keys = ("argument_specs", name, "options", key, "default")
                 sentence = f"{key} defaults to {defaults[key]!r}, {name} says {option.get('default')!r}"
-                found.append(Difference(f"{role.name}: {sentence}", in_yaml(specs_file, keys, defaults[key])))
+                found.append(
+                    DefaultDifference(f"{role.name}: {sentence}", in_yaml(specs_file, keys, defaults[key]))
+                )
     return found
 
 
-def following_differences(defaults: Mapping[str, tuple[Path, Any]]) -> list[Difference]:
+def following_differences(defaults: Mapping[str, tuple[Path, Any]]) -> list[DefaultDifference]:
     """Defaults of roles and modules, with their files, that are not those of what they follow."""
     expected = {name: form.format_map(SETTINGS) for name, form in FOLLOWING.items()}
     same = SETTINGS.keys() & defaults.keys() - ALONE.keys()
@@ -108,17 +110,19 @@ def following_differences(defaults: Mapping[str, tuple[Path, Any]]) -> list[Diff
             module, _, option = name.partition(".")
             keys = ("options", option, "default") if option else (module,)
             place = in_yaml(path, keys, text if isinstance(actual, str) else yaml.safe_load(text))
-            found.append(Difference(f"{name} defaults to {actual!r}, what it follows to {text!r}", place))
+            found.append(
+                DefaultDifference(f"{name} defaults to {actual!r}, what it follows to {text!r}", place)
+            )
     return found
 
 
-def page_differences(path: Path, settings: Mapping[str, Any]) -> list[Difference]:
+def page_differences(path: Path, settings: Mapping[str, Any]) -> list[DefaultDifference]:
     """Defaults on a page that are not those of the settings beside them."""
     text = path.read_text(encoding="utf-8")
     return [
-        Difference(
+        DefaultDifference(
             f"{name} is {match['default']}, its default {settings[name]}",
-            Place(path, *match.span("default"), str(settings[name])),
+            TextSpan(path, *match.span("default"), str(settings[name])),
         )
         for form in _SHOWN
         for match in form.finditer(text)
@@ -138,7 +142,7 @@ def _defaults() -> Iterator[tuple[str, tuple[Path, Any]]]:
             yield name, (path, options.get(option, {}).get("default"))
 
 
-def all_differences() -> list[Difference]:
+def all_differences() -> list[DefaultDifference]:
     """What differs in this checkout."""
     defaults = dict(_defaults())
     found = following_differences(defaults)

@@ -26,7 +26,7 @@ class Definition(NamedTuple):
     node: ast.AST
 
 
-class Use(NamedTuple):
+class DefinitionUse(NamedTuple):
     """A definition, the class that uses it, and the last architecture on the way to it."""
 
     definition: Definition
@@ -34,7 +34,7 @@ class Use(NamedTuple):
     architecture: str
 
 
-class Models:
+class ModelModules:
     """The modules of a folder of models, by the names that they define and import."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,12 +60,12 @@ class Models:
         """Architectures of which each language model has an attention layer that all ranks share."""
         names = set()
         for name, entry in self._entries.items():
-            models = self._attention(Use(entry, entry.node, name))
+            models = self._attention(DefinitionUse(entry, entry.node, name))
             if models and all(False in divided for divided in models.values()):
                 names.add(name)
         return names
 
-    def _attention(self, use: Use) -> dict[str, set[bool]]:
+    def _attention(self, use: DefinitionUse) -> dict[str, set[bool]]:
         """Language model -> whether its nearest attention layers are divided by group."""
         level, seen = [use], set()
         while level:
@@ -82,7 +82,8 @@ class Models:
                 if isinstance(node, ast.ClassDef) and ATTENTION & _words(node):
                     models.setdefault(architecture, set()).add(_by_group(node, user))
                 further += [
-                    Use(other, node if is_class else user, architecture) for other in self._used(definition)
+                    DefinitionUse(other, node if is_class else user, architecture)
+                    for other in self._used(definition)
                 ]
             if models:
                 return models

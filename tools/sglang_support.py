@@ -70,7 +70,7 @@ def main() -> int:
         "images_with_prefill_graphs": _assigned(
             config, "multimodal_breakable_cuda_graph_supported_model_archs"
         ),
-        "undivided_attention": sglang_attention.Models(srt / "models").undivided()
+        "undivided_attention": sglang_attention.ModelModules(srt / "models").undivided()
         | sglang_attention.refused(srt / "arg_groups" / "model_overrides"),
     }
     named = {*models}.union(*abilities.values())

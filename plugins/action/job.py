@@ -14,7 +14,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action imp
     argument_spec,
     report,
 )
-from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report
+from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, JobReport
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 2.0
@@ -84,14 +84,14 @@ class ActionModule(GatedAction):
             return {"changed": True, **self._checked(seen.result, {**self._returns, **_CHANGED})}
         return {"failed": True, "exit": seen.exit, "msg": self._why(seen, job)}
 
-    def _why_stopped(self, seen: Report) -> str:
+    def _why_stopped(self, seen: JobReport) -> str:
         log = "\n".join(seen.log)
         return (
             f"{self._what} was stopped on {self._host}: it made no progress for {self._silence_s} s "
             f"(silence_timeout). Check what it waits for, then run again.\n{log}"
         )
 
-    def _why(self, seen: Report, job: Job) -> str:
+    def _why(self, seen: JobReport, job: Job) -> str:
         if seen.timed_out:
             return (
                 f"{self._what} was stopped on {self._host}: it took longer than {job.time_limit_s} s "
@@ -110,7 +110,7 @@ class ActionModule(GatedAction):
     def _checked(self, result: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
         return node_answer.checked(result, spec, host=self._host, what=self._what)
 
-    def _ask(self, script: str) -> Report:
+    def _ask(self, script: str) -> JobReport:
         """Run a script of job_script; a lost connection is made again; once it answered, patiently."""
         lost_at = None
         while True:
@@ -135,6 +135,6 @@ class ActionModule(GatedAction):
             raise AnsibleActionFail(f"{self._what}: {self._host} reports {error}") from error
 
 
-def _shown(seen: Report) -> dict[str, Any]:
+def _shown(seen: JobReport) -> dict[str, Any]:
     """The progress as it is reported to people."""
     return {name: value for name, value in seen.progress.items() if name != SIGN_OF_LIFE}

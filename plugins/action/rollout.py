@@ -10,7 +10,12 @@ from typing import Any, ClassVar, NoReturn, cast
 from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
 from ansible_collections.headfirst.serving.plugins.module_utils import rollout
-from ansible_collections.headfirst.serving.plugins.module_utils.rollout import Change, Outcome, Ranks, Step
+from ansible_collections.headfirst.serving.plugins.module_utils.rollout import (
+    Change,
+    Ranks,
+    Step,
+    StepOutcome,
+)
 from ansible_collections.headfirst.serving.plugins.modules import rollout as documented
 from ansible_collections.headfirst.serving.plugins.plugin_utils import rollout_report, service_change
 from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction, argument_spec
@@ -139,7 +144,7 @@ class ActionModule(GatedAction):
     def _fail(self, text: str) -> NoReturn:
         raise self._connection_error or AnsibleActionFail(text, result=self._warnings())
 
-    def _require(self, outcome: Outcome) -> None:
+    def _require(self, outcome: StepOutcome) -> None:
         if outcome.reasons:
             self._fail("\n".join(dict.fromkeys(outcome.reasons.values())))
 
@@ -173,13 +178,13 @@ class ActionModule(GatedAction):
 
     # -- steps on all hosts ------------------------------------------------------------------------
 
-    def _take(self, step: Step, change: Change) -> Outcome:
+    def _take(self, step: Step, change: Change) -> StepOutcome:
         """Do a step on its hosts."""
         if self._host not in step.hosts:
             return self._together(lambda: None)
         return self._together(lambda: self._steps.do(step, change))
 
-    def _together(self, work: Callable[[], Any]) -> Outcome:
+    def _together(self, work: Callable[[], Any]) -> StepOutcome:
         """Work on this host, and what became of it on all hosts.
 
         A host whose connection is lost, or that has left the task, fails once; then nothing is asked of it.
@@ -201,7 +206,9 @@ class ActionModule(GatedAction):
             if answer["error"] and host not in self._lost
         }
         self._lost |= {host for host, answer in heard.items() if answer["lost"]}
-        return Outcome({host: answer["answer"] for host, answer in heard.items()}, reasons, set(self._lost))
+        return StepOutcome(
+            {host: answer["answer"] for host, answer in heard.items()}, reasons, set(self._lost)
+        )
 
     def _ask(self, module: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         answer = self.ask_module(module, arguments, secret=module in PROOFS)

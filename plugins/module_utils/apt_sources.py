@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 FOLDER = "/etc/apt/sources.list.d"
 
 
-def lines(source: Source, excluded: str) -> t.List[str]:
+def lines(source: HostSource, excluded: str) -> t.List[str]:
     """Lines, without comments, of what apt reads but `excluded`: apt refuses one repository with two keys."""
     names = [name for name in source.names(FOLDER) if name.endswith((".list", ".sources"))]
     paths = ["/etc/apt/sources.list", *(f"{FOLDER}/{name}" for name in names if not name.startswith("."))]

@@ -17,7 +17,7 @@ PAUSE_S = 0.3
 Target = t.Tuple[str, int]
 
 
-class Meeting:
+class PortMeeting:
     """One host's part: listen on `ports`, connect to `targets`, until all have met or the time is up.
 
     `address` is this host's own, `peers` are those that connect to each of `ports`; `token` distinguishes our
@@ -32,7 +32,7 @@ class Meeting:
         self._settled: t.Dict[Target, t.Tuple[str, str]] = {}
         self._arrived: t.Set[t.Tuple[str, int]] = set()
         self._listening: t.Dict[int, str] = {}
-        self._servers: t.List[_Server] = []
+        self._servers: t.List[_GreetingServer] = []
         for port in ports:
             self._listen(port)
 
@@ -66,7 +66,7 @@ class Meeting:
 
     def _listen(self, port: int) -> None:
         try:
-            server = _Server(("", port), self._greeting, self._arrived)
+            server = _GreetingServer(("", port), self._greeting, self._arrived)
         except OSError as error:
             self._listening[port] = "held" if error.errno == errno.EADDRINUSE else str(error.strerror)
             return
@@ -104,7 +104,7 @@ class Meeting:
         return "ok", ""
 
 
-class _Server(socketserver.ThreadingTCPServer):
+class _GreetingServer(socketserver.ThreadingTCPServer):
     """Greets whoever connects, and notes who it was."""
 
     allow_reuse_address = True
@@ -113,12 +113,12 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, where: Target, greeting: bytes, arrived: t.Set[t.Tuple[str, int]]) -> None:
         self.greeting, self.arrived = greeting, arrived
-        super().__init__(where, _Handler)
+        super().__init__(where, _GreetingHandler)
 
 
-class _Handler(socketserver.StreamRequestHandler):
+class _GreetingHandler(socketserver.StreamRequestHandler):
     timeout = GREETING_TIMEOUT_S
-    server: _Server
+    server: _GreetingServer
 
     def handle(self) -> None:
         """Speak first, then read one line. A scanner that goes away without a word is nobody."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 ROOT = "/sys/fs/cgroup"
 DAEMON = "/etc/docker/daemon.json"
@@ -27,7 +27,7 @@ table inet headfirst-trial {
 """
 
 
-def obstacle(source: Source, docker: t.Dict[str, t.Any], uid: int) -> str:
+def obstacle(source: HostSource, docker: t.Dict[str, t.Any], uid: int) -> str:
     """What prevents rules by cgroup here, a key of OBSTACLES; "" for nothing.
 
     `docker` is what host_docker.gather returns; `uid` that of this login. What is not installed yet comes
@@ -40,7 +40,7 @@ def obstacle(source: Source, docker: t.Dict[str, t.Any], uid: int) -> str:
     return "no-rules" if refuses_all else found
 
 
-def _of_cgroups(source: Source, docker: t.Dict[str, t.Any]) -> str:
+def _of_cgroups(source: HostSource, docker: t.Dict[str, t.Any]) -> str:
     names = source.names(ROOT)
     version = docker["cgroup_version"] or ("2" if "cgroup.controllers" in names else "1")
     if version != "2":
@@ -54,7 +54,7 @@ def _of_cgroups(source: Source, docker: t.Dict[str, t.Any]) -> str:
     return "nftables" if _refuses(source) else ""
 
 
-def _refuses(source: Source) -> bool:
+def _refuses(source: HostSource) -> bool:
     """Whether the kernel takes an empty table and refuses the expression."""
     # A login without root has the right in a network of its own, where it may make one.
     for prefix in ((), ("unshare", "--map-root-user", "--net")):
@@ -63,7 +63,7 @@ def _refuses(source: Source) -> bool:
     return False
 
 
-def takes(source: Source, prefix: t.Sequence[str], rules: str) -> bool:
+def takes(source: HostSource, prefix: t.Sequence[str], rules: str) -> bool:
     """Whether nft and the kernel take rules, which are not loaded; `prefix` is before nft's command."""
     argv = ("sh", "-c", '"$@" && echo taken', "nft", *prefix, "nft", "--check", "--file", "-")
     return "taken" in source.run(*argv, stdin=rules)

@@ -6,13 +6,13 @@ import re
 import typing as t
 
 from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 CDI = ("/etc/cdi", "/var/run/cdi")
 CONTAINERD_RUN, CONTAINERD_CONFIG = "/run/containerd", "/etc/containerd/config.toml"
 
 
-def gather(source: Source, images: t.List[str]) -> t.Dict[str, t.Any]:
+def gather(source: HostSource, images: t.List[str]) -> t.Dict[str, t.Any]:
     """Keys version ("" without one), podman, runtimes, cgroup_driver, cgroup_version, snap, cdi and images.
 
     `podman`: whether the engine is Podman. `cdi`: whether the GPUs are described for CDI.
@@ -35,7 +35,7 @@ def gather(source: Source, images: t.List[str]) -> t.Dict[str, t.Any]:
     }
 
 
-def image_store(source: Source, info: t.Dict[str, t.Any]) -> str:
+def image_store(source: HostSource, info: t.Dict[str, t.Any]) -> str:
     """The folder of the images. New installations of Docker 29 keep them in containerd's, which data-root
     does not move."""
     root = info.get("DockerRootDir") or "/var/lib/docker"

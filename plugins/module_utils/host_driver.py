@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 # What NVIDIA's packages, and Debian's, call the kernel module's file.
 MODULE_FILES = ("nvidia", "nvidia-current", "nvidia-current-open")
@@ -19,7 +19,7 @@ PACKAGES = re.compile(
 AUTO_UPGRADES = "/etc/apt/apt.conf.d/20auto-upgrades"
 
 
-def gather(source: Source) -> t.Dict[str, t.Any]:
+def gather(source: HostSource) -> t.Dict[str, t.Any]:
     """Versions are "" where there is nothing; see module host_facts for the keys."""
     running = source.read("/proc/driver/nvidia/version")
     modules = {line.split()[0] for line in source.read("/proc/modules").splitlines()}
@@ -57,11 +57,11 @@ def unheld(listing: str, held: t.Set[str]) -> t.List[str]:
     return [name for name in installed if PACKAGES.match(name) and name not in held]
 
 
-def _installed(source: Source) -> str:
+def _installed(source: HostSource) -> str:
     versions = (source.run("modinfo", "-F", "version", name).strip() for name in MODULE_FILES)
     return next(filter(None, versions), "")
 
 
-def holds(source: Source) -> t.Set[str]:
+def holds(source: HostSource) -> t.Set[str]:
     """Packages that apt does not move by itself."""
     return set(source.run("apt-mark", "showhold").split())

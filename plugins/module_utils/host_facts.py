@@ -9,14 +9,14 @@ import shutil
 import typing as t
 
 if t.TYPE_CHECKING:
-    from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+    from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 # A folder of model shards holds hundreds of files; a walk that meets this many is in the wrong place.
 MAX_FILES = 20000
 CPUS = "/sys/devices/system/cpu"
 
 
-def system(source: Source) -> t.Dict[str, t.Any]:
+def system(source: HostSource) -> t.Dict[str, t.Any]:
     """Identity, Python, kernel, cores and memory; `memory_bytes` is the kernel's MemTotal."""
     release = os_release(source.read("/etc/os-release"))
     memory = dict(line.split(":", 1) for line in source.read("/proc/meminfo").splitlines())
@@ -42,7 +42,7 @@ def os_release(text: str) -> t.Dict[str, str]:
     return {key: value.strip("\"'") for key, value in pairs}
 
 
-def cores(source: Source) -> int:
+def cores(source: HostSource) -> int:
     """Cores, each once whatever the threads it runs; threads where the kernel does not distinguish them."""
     siblings = {source.read(f"{CPUS}/{name}/topology/thread_siblings_list") for name in source.names(CPUS)}
     return len(siblings - {""}) or os.cpu_count() or 1
@@ -59,7 +59,7 @@ def free(path: str) -> int:
     return shutil.disk_usage(_existing(path)).free
 
 
-def file_system(source: Source, path: str) -> str:
+def file_system(source: HostSource, path: str) -> str:
     """Type of the filesystem that holds `path`, like ext4 or nfs4."""
     mounts = [line.split() for line in source.read("/proc/mounts").splitlines()]
     holding = [words for words in mounts if (path.rstrip("/") + "/").startswith(words[1].rstrip("/") + "/")]

@@ -8,7 +8,7 @@ import re
 import socket
 import typing as t
 
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 TABLE = ("inet", "headfirst")
 ZONE = "headfirst"
@@ -50,7 +50,7 @@ def sources(addresses: t.Iterable[str]) -> t.Dict[str, str]:
     return local_addresses
 
 
-def gather(source: Source, peers: t.List[str]) -> t.Dict[str, t.Any]:
+def gather(source: HostSource, peers: t.List[str]) -> t.Dict[str, t.Any]:
     """Keys digest (of the rules in the kernel), ufw and firewalld (active, missing, surplus), dropping."""
     return {
         "digest": digest(source.run("nft", "list", "table", *TABLE)),
@@ -68,14 +68,14 @@ def digest(listing: str) -> str:
     return match.group(1) if match else ""
 
 
-def ufw(source: Source, peers: t.List[str]) -> t.Dict[str, t.Any]:
+def ufw(source: HostSource, peers: t.List[str]) -> t.Dict[str, t.Any]:
     """Whether ufw filters here, the peers it does not let in yet, and those it need not let in any more."""
     active = re.search(r"^ENABLED=yes", source.read(UFW_CONF), re.MULTILINE) is not None
     added = UFW_RULE.findall(source.run("ufw", "show", "added")) if active else []
     return _difference(active, added, peers)
 
 
-def firewalld(source: Source, peers: t.List[str]) -> t.Dict[str, t.Any]:
+def firewalld(source: HostSource, peers: t.List[str]) -> t.Dict[str, t.Any]:
     """The same of firewalld, where the role has a zone of its own."""
     active = source.run("firewall-cmd", "--state").strip() == "running"
     added = source.run("firewall-cmd", f"--zone={ZONE}", "--list-sources").split() if active else []

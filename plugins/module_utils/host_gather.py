@@ -15,10 +15,10 @@ from ansible_collections.headfirst.serving.plugins.module_utils import (
     host_pci,
     host_rdma,
 )
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 
-def gather(source: Source, disk_path: str, peers: t.List[str], images: t.List[str]) -> t.Dict[str, t.Any]:
+def gather(source: HostSource, disk_path: str, peers: t.List[str], images: t.List[str]) -> t.Dict[str, t.Any]:
     """Facts of the host that `source` reads, by the keys that module host_facts documents."""
     jobs: t.Dict[str, t.Callable[[], t.Any]] = {
         "smi": lambda: host_gpu.gather(source),
@@ -45,7 +45,7 @@ def gather(source: Source, disk_path: str, peers: t.List[str], images: t.List[st
     }
 
 
-def _pci(source: Source) -> t.Dict[str, t.Any]:
+def _pci(source: HostSource) -> t.Dict[str, t.Any]:
     devices = host_pci.devices(source)
     return {
         "gpus_on_pci": [device.address for device in host_pci.gpus(devices)],

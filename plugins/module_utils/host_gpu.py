@@ -6,7 +6,7 @@ import re
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 MIB = 1 << 20
 XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+),? ?(.*)")
@@ -14,7 +14,7 @@ CAPABILITY = re.compile(r"^\s*[0-9A-Fa-f]*([0-9A-Fa-f]{4}:[0-9A-Fa-f:.]+)\s*,\s*
 ECC = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
 
 
-def gather(source: Source) -> t.Dict[str, t.Any]:
+def gather(source: HostSource) -> t.Dict[str, t.Any]:
     """Keys gpus (a list), smi_driver and smi_cuda (versions or ""), smi_error (its one line)."""
     text = source.run("nvidia-smi", "-q", "-x")
     if not text.strip():

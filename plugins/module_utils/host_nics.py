@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 
-def nics(source: Source) -> t.List[t.Dict[str, t.Any]]:
+def nics(source: HostSource) -> t.List[t.Dict[str, t.Any]]:
     """Every interface but loopback: {name, kind, addresses, mtu, state, mbit}.
 
     `kind` is "physical" or what the kernel calls a virtual one (bridge, bond, vlan, veth, tun, vxlan ...);
@@ -18,7 +18,7 @@ def nics(source: Source) -> t.List[t.Dict[str, t.Any]]:
     return [_nic(source, interface) for interface in listed if interface.get("link_type") != "loopback"]
 
 
-def routes(source: Source, peers: t.List[str]) -> t.Dict[str, t.Dict[str, str]]:
+def routes(source: HostSource, peers: t.List[str]) -> t.Dict[str, t.Dict[str, str]]:
     """Peer → {nic, source}: the interface and the address that packets to it leave with."""
     # One process for all: with a process a peer, a hundred hosts would start ten thousand.
     commands = "".join(f"route get {peer}\n" for peer in peers)
@@ -27,7 +27,7 @@ def routes(source: Source, peers: t.List[str]) -> t.Dict[str, t.Dict[str, str]]:
     return {way["dst"]: {"nic": way.get("dev", ""), "source": way.get("prefsrc", "")} for way in ways}
 
 
-def _nic(source: Source, interface: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+def _nic(source: HostSource, interface: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
     name = interface["ifname"]
     return {
         "name": name,

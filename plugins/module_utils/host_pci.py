@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA = "0x10de"
@@ -39,7 +39,7 @@ class Device(t.NamedTuple):
     numa: str
 
 
-def devices(source: Source) -> t.List[Device]:
+def devices(source: HostSource) -> t.List[Device]:
     """Every PCI device, by address."""
     found = [
         Device(
@@ -85,7 +85,7 @@ def hcas(devices: t.List[Device]) -> t.List[Device]:
     ]
 
 
-def roce(source: Source, devices: t.List[Device]) -> t.List[str]:
+def roce(source: HostSource, devices: t.List[Device]) -> t.List[str]:
     """Addresses of Ethernet cards whose driver has a second one for RoCE."""
     ethernet = [device.address for device in devices if device.kind == ETHERNET_CLASS]
     drivers = {address: source.real(f"{DEVICES}/{address}/driver") for address in ethernet}
@@ -105,7 +105,7 @@ def distance(first: Device, second: Device) -> str:
     return "NODE" if first.numa == second.numa and first.numa != "-1" else "SYS"
 
 
-def acs_bridges(source: Source, devices: t.List[Device]) -> t.List[str]:
+def acs_bridges(source: HostSource, devices: t.List[Device]) -> t.List[str]:
     """Bridges above a GPU whose access control services send peer traffic through the CPU (root only)."""
     above = {step for gpu in gpus(devices) for step in _steps(gpu.path)[:-1]}
     return [

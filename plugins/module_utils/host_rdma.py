@@ -6,13 +6,13 @@ import ipaddress
 import typing as t
 
 from ansible_collections.headfirst.serving.plugins.module_utils import host_pci
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 DEVICES = "/sys/class/infiniband"
 UNSET = ("", "0000:0000:0000:0000:0000:0000:0000:0000")
 
 
-def hcas(source: Source, devices: t.List[host_pci.Device]) -> t.List[t.Dict[str, t.Any]]:
+def hcas(source: HostSource, devices: t.List[host_pci.Device]) -> t.List[t.Dict[str, t.Any]]:
     """Every device: {name, firmware, pci, numa, gpu_distances, ports}; distances in the order of the GPUs.
 
     Not those that manage NVLink's switches.
@@ -41,7 +41,7 @@ def hcas(source: Source, devices: t.List[host_pci.Device]) -> t.List[t.Dict[str,
     return result
 
 
-def _port(source: Source, folder: str, number: int) -> t.Dict[str, t.Any]:
+def _port(source: HostSource, folder: str, number: int) -> t.Dict[str, t.Any]:
     """{number, state, physical, gbit, link, gids}; `state` like ACTIVE, `link` is InfiniBand or Ethernet."""
     return {
         "number": number,
@@ -53,7 +53,7 @@ def _port(source: Source, folder: str, number: int) -> t.Dict[str, t.Any]:
     }
 
 
-def _gids(source: Source, folder: str) -> t.List[t.Dict[str, t.Any]]:
+def _gids(source: HostSource, folder: str) -> t.List[t.Dict[str, t.Any]]:
     """{index, gid, type, address, nic} of each that is set; `address` is the IPv4 in it, or ""."""
     gids = []
     for index in sorted(source.names(f"{folder}/gids"), key=int):

@@ -12,7 +12,7 @@ COMMAND_TIMEOUT_S = 20.0
 SBIN = ":/usr/sbin:/sbin"  # not in the PATH of a login without root
 
 
-class Source:
+class HostSource:
     """A host's files and commands; with another `root`, those of a host that was recorded.
 
     What is not there reads as empty: a host without GPUs has no nvidia-smi. Commands that do not come to an

@@ -7,7 +7,7 @@ import socket
 import typing as t
 
 from ansible_collections.headfirst.serving.plugins.module_utils import host_pci
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 # Names that are resolved at the same time.
 LOOKUPS = 64
@@ -21,7 +21,7 @@ PROPERTIES = "LoadState,ActiveState,UnitFileState,ConditionResult,ConditionTimes
 Unit = t.Dict[str, str]
 
 
-def units(source: Source, *names: str) -> t.Dict[str, Unit]:
+def units(source: HostSource, *names: str) -> t.Dict[str, Unit]:
     """systemd's properties of services by their name without the ending."""
     shown = source.run("systemctl", "show", "--property", PROPERTIES, *(f"{name}.service" for name in names))
     blocks = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in shown.split("\n\n")]
@@ -54,12 +54,12 @@ def keeps_running(unit: Unit) -> bool:
     return unit.get("ActiveState") == "active" and unit.get("UnitFileState") == "enabled"
 
 
-def outdated(source: Source, files: t.Dict[str, str]) -> t.List[str]:
+def outdated(source: HostSource, files: t.Dict[str, str]) -> t.List[str]:
     """Files that do not hold the wanted text; where that is "", files that are there."""
     return [path for path, text in files.items() if source.read_bytes(path) != text.encode()]
 
 
-def limits_refused(source: Source, memlock: str, nofile: int) -> bool:
+def limits_refused(source: HostSource, memlock: str, nofile: int) -> bool:
     """Whether root may not set these limits: PAM would then refuse every login and every sudo."""
     locked = memlock if memlock == "unlimited" else str(int(memlock) * 1024)
     tried = source.run(
@@ -68,7 +68,7 @@ def limits_refused(source: Source, memlock: str, nofile: int) -> bool:
     return tried.strip() != "set"
 
 
-def hosts(source: Source, addresses: t.Dict[str, str]) -> t.Dict[str, t.Dict[str, str]]:
+def hosts(source: HostSource, addresses: t.Dict[str, str]) -> t.Dict[str, t.Dict[str, str]]:
     """Keys present, the entries of the role's block in /etc/hosts, and needed, those that belong there."""
     present = block(source.read(HOSTS_FILE))
     hostname = source.read("/proc/sys/kernel/hostname").partition(".")[0]
@@ -105,7 +105,7 @@ def _first(name: str, like: str) -> str:
         return ""
 
 
-def peer_to_peer(source: Source) -> t.Dict[str, t.List[str]]:
+def peer_to_peer(source: HostSource) -> t.Dict[str, t.List[str]]:
     """What makes GPUs and network cards talk through the CPU: acs_bridges, and translated, devices whose
     addresses the IOMMU translates. Both are about GPUs, so a host without them has neither.
     """

@@ -12,7 +12,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import (
     host_facts,
     host_pci,
 )
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 PACKAGES = (
     "nvidia-container-toolkit",
@@ -28,7 +28,7 @@ LINKS_RULE = "/etc/udev/rules.d/71-headfirst-nvidia-dev-char.rules"
 CONTROL_DEVICE = "195:255"  # /dev/nvidiactl
 
 
-def gather(source: Source, version: str, repository: str, excluded: str) -> t.Dict[str, t.Any]:
+def gather(source: HostSource, version: str, repository: str, excluded: str) -> t.Dict[str, t.Any]:
     """Facts by the keys that module nvidia_container_toolkit_facts documents."""
     release = host_facts.os_release(source.read("/etc/os-release"))
     gpus = host_pci.gpus(host_pci.devices(source))
@@ -47,14 +47,14 @@ def gather(source: Source, version: str, repository: str, excluded: str) -> t.Di
     return {**facts, "todo": todo(facts, version)}
 
 
-def packages(source: Source) -> t.Dict[str, str]:
+def packages(source: HostSource) -> t.Dict[str, str]:
     """Version of each of PACKAGES that is installed."""
     listing = source.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n", *PACKAGES)
     lines = [line.split() for line in listing.splitlines()]
     return {words[1]: words[2] for words in lines if words[0] == "installed"}
 
 
-def engine(source: Source) -> t.Dict[str, t.Any]:
+def engine(source: HostSource) -> t.Dict[str, t.Any]:
     """The engine: answers, podman, containers, cgroup_driver, live_restore, configured, running, stale.
 
     `configured` and `running` report the runtime nvidia in daemon.json and in the process; a stale engine is
@@ -75,7 +75,7 @@ def engine(source: Source) -> t.Dict[str, t.Any]:
     }
 
 
-def cdi(source: Source) -> t.Dict[str, t.Any]:
+def cdi(source: HostSource) -> t.Dict[str, t.Any]:
     """units (those of the toolkit's own refresh that exist), enabled (all of them), specs (their text)."""
     states = {unit: source.run("systemctl", "is-enabled", unit).strip() for unit in UNITS}
     units = [unit for unit, state in states.items() if state not in ("", "not-found")]
@@ -112,7 +112,7 @@ def is_version(installed: str, planned: str) -> bool:
     return not planned or installed == planned or installed.startswith(planned + "-")
 
 
-def repository_known(source: Source, repository: str, excluded: str) -> bool:
+def repository_known(source: HostSource, repository: str, excluded: str) -> bool:
     """Whether a file of apt sources that is not ours has the repository, or what is below it."""
     below = repository.rstrip("/") + "/"
     return bool(repository) and any(below in line + "/" for line in apt_sources.lines(source, excluded))

@@ -12,7 +12,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import (
     host_gpu,
     host_pci,
 )
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 # NVIDIA numbers its chips in the order of their generations. The open module drives Turing and newer, and
 # nothing else drives Blackwell and newer: the README of NVIDIA/open-gpu-kernel-modules lists the numbers.
@@ -27,7 +27,7 @@ DKMS_LINE = re.compile(
 )
 
 
-def gather(source: Source) -> t.Dict[str, t.Any]:
+def gather(source: HostSource) -> t.Dict[str, t.Any]:
     """Facts by the keys that module nvidia_driver_facts documents."""
     devices = host_pci.devices(source)
     gpus = host_pci.gpus(devices)
@@ -152,7 +152,7 @@ def dkms(text: str) -> t.List[t.Dict[str, str]]:
     ]
 
 
-def services(source: Source) -> t.Dict[str, t.Dict[str, bool]]:
+def services(source: HostSource) -> t.Dict[str, t.Dict[str, bool]]:
     """fabric_manager and persistence, each {active, enabled, stale}.
 
     Stale is a fabric manager that was started before its program was installed.

@@ -10,7 +10,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import (
     host_pci,
     host_rdma,
 )
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 Facts = t.Dict[str, t.Any]
 # ib_uverbs is what NCCL talks to, rdma_ucm serves connections by IP address, ib_umad serves ibstat.
@@ -20,7 +20,7 @@ OFED = "ofed-scripts"  # in DOCA-OFED and in MLNX_OFED, and nowhere else
 PERSISTENT = "/etc/modules-load.d/headfirst-rdma.conf"
 
 
-def gather(source: Source, packages: t.List[str], devices: t.List[str]) -> Facts:
+def gather(source: HostSource, packages: t.List[str], devices: t.List[str]) -> Facts:
     """Facts by the keys that module rdma_facts documents; `devices` shall serve, or all if none is named."""
     pci_devices = host_pci.devices(source)
     cards = host_pci.hcas(pci_devices)
@@ -62,7 +62,7 @@ def gather(source: Source, packages: t.List[str], devices: t.List[str]) -> Facts
     }
 
 
-def modules(source: Source) -> t.Set[str]:
+def modules(source: HostSource) -> t.Set[str]:
     """Names of the kernel's modules, loaded or built in."""
     kernel = source.read("/proc/sys/kernel/osrelease")
     built_in = source.read(f"/lib/modules/{kernel}/modules.builtin").splitlines()
@@ -124,13 +124,13 @@ def _describe(name: str, port: Facts) -> str:
     return f"{name}/{port['number']}: {port['state']}, {port['link']}, {port['gbit']:g} Gbit/s"
 
 
-def _software(source: Source) -> t.List[str]:
+def _software(source: HostSource) -> t.List[str]:
     if any(name.startswith("uverbs") for name in source.names("/dev/infiniband")):
         return []
     return ["There is no /dev/infiniband/uverbs*, so containers get no RDMA (`modprobe ib_uverbs`)."]
 
 
-def _reboot(source: Source) -> str:
+def _reboot(source: HostSource) -> str:
     """Why the host must be rebooted, or ""; the kernel's own module has no version, that of an OFED has."""
     if not source.names("/sys/module/mlx5_core"):
         return ""
@@ -155,7 +155,7 @@ def _notes(driver: str, peer_loaded: bool) -> t.List[str]:
     ]
 
 
-def _installed(source: Source, names: t.List[str]) -> t.Set[str]:
+def _installed(source: HostSource, names: t.List[str]) -> t.Set[str]:
     listing = source.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\\n", *names)
     lines = [line.split() for line in listing.splitlines()]
     return {words[1] for words in lines if words[0] == "installed"}

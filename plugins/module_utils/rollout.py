@@ -24,7 +24,7 @@ class Step(t.NamedTuple):
     back: bool = False
 
 
-class Outcome(t.NamedTuple):
+class StepOutcome(t.NamedTuple):
     """What became of a step: answers by host, why it was not done by host, and hosts that are lost."""
 
     answers: t.Dict[str, t.Any]
@@ -63,7 +63,7 @@ class WayBack(t.NamedTuple):
 
 
 Steps = t.List[Step]
-Course = t.Generator[Step, Outcome, Ended]
+Course = t.Generator[Step, StepOutcome, Ended]
 """Steps one after the other; each is sent what became of it."""
 
 
@@ -110,7 +110,7 @@ def carry_out(ranks: Ranks, change: Change, parts: t.Container[str], *, until_st
     return Ended()
 
 
-def _return(ranks: Ranks, change: Change, parts: t.Container[str], failed: Outcome) -> Course:
+def _return(ranks: Ranks, change: Change, parts: t.Container[str], failed: StepOutcome) -> Course:
     way = way_back(ranks, change, parts, failed.lost)
     again = ""
     stuck = yield from _each(way.stop)
@@ -130,7 +130,7 @@ def _return(ranks: Ranks, change: Change, parts: t.Container[str], failed: Outco
     return Ended(_text(failed), True, bool(way.serve), again, before, revived, stuck)
 
 
-def _each(steps: Steps) -> t.Generator[Step, Outcome, t.Tuple[str, ...]]:
+def _each(steps: Steps) -> t.Generator[Step, StepOutcome, t.Tuple[str, ...]]:
     """Steps as far as they can be done: a rank that cannot be stopped is no reason to leave another one."""
     stuck: t.Tuple[str, ...] = ()
     for step in steps:
@@ -139,7 +139,7 @@ def _each(steps: Steps) -> t.Generator[Step, Outcome, t.Tuple[str, ...]]:
     return stuck
 
 
-def _text(outcome: Outcome) -> str:
+def _text(outcome: StepOutcome) -> str:
     return "\n".join(dict.fromkeys(outcome.reasons.values()))
 
 

@@ -21,7 +21,7 @@ import stat
 import typing as t
 import uuid
 
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 # Types in mountinfo: network and cluster file systems, and folders that a hypervisor hands to its guests.
 # Types of FUSE are listed one by one: fuse.mergerfs, for one, holds local disks, with inodes made of paths.
@@ -62,7 +62,7 @@ def mount(path: str, mountinfo: str) -> Mount:
     return innermost
 
 
-def model_folder(path: str, source: t.Optional[Source] = None) -> t.Dict[str, t.Any]:
+def model_folder(path: str, source: t.Optional[HostSource] = None) -> t.Dict[str, t.Any]:
     """What a host sees of a model folder.
 
     Keys: exists, type, shared (by its type), cached (its pages are in the page cache), files, bytes, shape
@@ -70,7 +70,7 @@ def model_folder(path: str, source: t.Optional[Source] = None) -> t.Dict[str, t.
     file outside).
     """
     entries = sorted(itertools.islice(_entries(path), MAX_FILES)) if os.path.isdir(path) else []
-    type_ = _type(path, source or Source())
+    type_ = _type(path, source or HostSource())
     sizes = [(name, info.st_size) for name, _real, info in entries]
     base = os.path.realpath(path)
     return {
@@ -81,23 +81,23 @@ def model_folder(path: str, source: t.Optional[Source] = None) -> t.Dict[str, t.
         "files": len(entries),
         "bytes": sum(size for _name, size in sizes),
         "shape": _digest(sizes) if entries else "",
-        "sight": _sight(path, entries, type_, source or Source()) if entries else "",
+        "sight": _sight(path, entries, type_, source or HostSource()) if entries else "",
         "leads_out": any(not real.startswith(base + "/") for _name, real, _info in entries),
     }
 
 
 def is_shared(path: str) -> bool:
     """Whether the file system of `path` (it need not exist yet) is one that hosts share."""
-    return _type(path, Source()) in SHARED_TYPES
+    return _type(path, HostSource()) in SHARED_TYPES
 
 
-def place(path: str, *, mark: bool, source: t.Optional[Source] = None) -> t.Dict[str, t.Any]:
+def place(path: str, *, mark: bool, source: t.Optional[HostSource] = None) -> t.Dict[str, t.Any]:
     """Which folder it is: type, shared, cached, and `id`, equal on all hosts that write into the same one.
 
     `id` is "" where that is not known: it is not there, or it is shared and has no mark yet. With `mark` it
     gets one; OSError where it cannot be written.
     """
-    source = source or Source()
+    source = source or HostSource()
     type_ = _type(path, source)
     shared = type_ in SHARED_TYPES
     id_ = ""
@@ -115,7 +115,7 @@ def place(path: str, *, mark: bool, source: t.Optional[Source] = None) -> t.Dict
     return {"type": type_, "shared": shared, "cached": type_ not in UNCACHED_TYPES, "id": id_}
 
 
-def _type(path: str, source: Source) -> str:
+def _type(path: str, source: HostSource) -> str:
     while not os.path.exists(path):  # this also has autofs mount what is there
         path = os.path.dirname(path)
     return mount(os.path.realpath(path), source.read("/proc/self/mountinfo"))[0]
@@ -137,7 +137,9 @@ def _entries(path: str) -> t.Iterator[t.Tuple[str, str, os.stat_result]]:
                 yield os.path.relpath(file, path), os.path.realpath(file), info
 
 
-def _sight(path: str, entries: t.List[t.Tuple[str, str, os.stat_result]], type_: str, source: Source) -> str:
+def _sight(
+    path: str, entries: t.List[t.Tuple[str, str, os.stat_result]], type_: str, source: HostSource
+) -> str:
     with concurrent.futures.ThreadPoolExecutor(max_workers=8) as pool:
         samples = list(pool.map(lambda entry: _sample(entry[1]), entries))
     seen = [(name, info.st_size, info.st_mtime_ns, info.st_ino) for name, _real, info in entries]
@@ -175,7 +177,7 @@ def _mark(path: str) -> None:
         os.unlink(part)
 
 
-def _machine(source: Source) -> str:
+def _machine(source: HostSource) -> str:
     return source.read("/proc/sys/kernel/random/boot_id")
 
 

@@ -173,7 +173,7 @@ def _watch(module: AnsibleModule, client: t.Optional[DockerClient]) -> t.Dict[st
                 "exit_code": state["ExitCode"],
                 "finished_at": "" if running else state["FinishedAt"],
                 "oom_killed": state["OOMKilled"],
-                "driver": host_driver.version(host_source.Source().read("/proc/driver/nvidia/version")),
+                "driver": host_driver.version(host_source.HostSource().read("/proc/driver/nvidia/version")),
                 "cuda": environment.get("CUDA_VERSION", ""),
                 "log": _log(container, first["State"]["StartedAt"], params["lines"], params["timestamps"]),
             }

@@ -59,7 +59,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
 from ansible_collections.headfirst.serving.plugins.module_utils.host_facts import os_release
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 PID_FILE = "/var/run/docker.pid"
 PODMAN_DOCKER = "/var/lib/dpkg/info/podman-docker.list"
@@ -103,7 +103,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    release = os_release(Source().read("/etc/os-release"))
+    release = os_release(HostSource().read("/etc/os-release"))
     paths = [path for pattern in module.params["files"] for path in sorted(glob.glob(pattern))]
     engine = {
         "installed": shutil.which(module.params["program"]) is not None,

@@ -100,7 +100,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import (
     host_network,
     shared_folder,
 )
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 
 def main() -> None:
@@ -123,7 +123,7 @@ def main() -> None:
     silent = host_network.unreachable(params["peers"], [22, *params["ports"]])
     open_peers = [peer for peer in params["open_peers"] if peer not in silent]
     host = dict(
-        **host_gather.gather(Source(), params["disk_path"], params["peers"], params["images"]),
+        **host_gather.gather(HostSource(), params["disk_path"], params["peers"], params["images"]),
         **host_facts.disk(params["disk_path"]),
         **host_facts.shared_memory(),
         model_folder=shared_folder.model_folder(params["model_folder"]) if params["model_folder"] else None,

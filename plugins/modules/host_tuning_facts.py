@@ -70,7 +70,7 @@ import shutil
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils import host_firewall, host_tuning
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 FIREWALL = "headfirst-firewall"
 
@@ -89,7 +89,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params, source = module.params, Source()
+    params, source = module.params, HostSource()
     try:
         peers = host_firewall.normal_peers(params["peers"])
         ports = host_firewall.normal_ports(params["closed_ports"])

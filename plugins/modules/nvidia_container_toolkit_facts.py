@@ -52,7 +52,7 @@ host:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils import nvidia_container_toolkit
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 
 def main() -> None:
@@ -67,7 +67,7 @@ def main() -> None:
     )
     params = module.params
     host = nvidia_container_toolkit.gather(
-        Source(), params["version"], params["repository"], params["own_source"]
+        HostSource(), params["version"], params["repository"], params["own_source"]
     )
     module.exit_json(changed=False, host=host)
 

@@ -59,10 +59,10 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils import apt_sources, nvidia_driver
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 
-def repository_known(source: Source, repository: str, excluded: str) -> bool:
+def repository_known(source: HostSource, repository: str, excluded: str) -> bool:
     """Whether a file of apt sources that is not ours has the repository."""
     uri = re.compile(re.escape(repository.rstrip("/")) + r"/?(\s|$)")
     return bool(repository) and any(uri.search(line) for line in apt_sources.lines(source, excluded))
@@ -78,7 +78,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    source = Source()
+    source = HostSource()
     host = nvidia_driver.gather(source)
     pin = re.search(r"^Pin: version ([\d.]+)-", source.read(module.params["pin_file"]), re.MULTILINE)
     host["pinned"] = pin.group(1) if pin else ""

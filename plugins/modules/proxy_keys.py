@@ -63,7 +63,7 @@ AT_ONCE = 50
 Records = t.Dict[str, str]
 
 
-class Refused(Exception):
+class ProxyKeysError(Exception):
     """A value, or an answer of the process, is not what it should be."""
 
 
@@ -93,16 +93,16 @@ def main() -> None:
     params = module.params
     try:
         planned = records(params["keys"])
-        process = Process(params["socket"], params["map"])
+        process = ProxyProcess(params["socket"], params["map"])
         there = process.read()
         if there is None and params["required"]:
-            raise Refused("no proxy runs here: nothing answers at {}".format(params["socket"]))
+            raise ProxyKeysError("no proxy runs here: nothing answers at {}".format(params["socket"]))
         changed = write(params["file"], planned, module.check_mode)
         if there is not None and there != planned:
             changed = True
             if not module.check_mode:
                 process.replace(planned)
-    except (Refused, OSError) as error:
+    except (ProxyKeysError, OSError) as error:
         module.fail_json(msg="The keys of the proxy: {}.".format(error))
     else:
         module.exit_json(changed=changed, applied=there is not None)
@@ -113,13 +113,13 @@ def records(keys: t.List[t.Dict[str, t.Any]]) -> Records:
     by_digest: Records = {}
     for key in keys:
         if not NAME.fullmatch(key["name"]):
-            raise Refused("{!r} cannot be the name of a key".format(key["name"]))
+            raise ProxyKeysError("{!r} cannot be the name of a key".format(key["name"]))
         if not SERVICE.fullmatch(key["service"]):
-            raise Refused("{!r} cannot be the name of a service".format(key["service"]))
+            raise ProxyKeysError("{!r} cannot be the name of a service".format(key["service"]))
         if not DIGEST.fullmatch(key["sha256"]):
-            raise Refused("the key {} has no SHA-256 in hex".format(key["name"]))
+            raise ProxyKeysError("the key {} has no SHA-256 in hex".format(key["name"]))
         if key["requests_per_minute"] < 0:
-            raise Refused("the limit of the key {} is less than 0".format(key["name"]))
+            raise ProxyKeysError("the limit of the key {} is less than 0".format(key["name"]))
         by_digest[key["sha256"]] = "{}|{}|{}".format(
             key["name"], key["requests_per_minute"] or "", key["service"]
         )
@@ -144,7 +144,7 @@ def write(path: str, planned: Records, check: bool) -> bool:
     return True
 
 
-class Process:
+class ProxyProcess:
     """The map of a running HAProxy, through its admin socket."""
 
     def __init__(self, path: str, name: str) -> None:
@@ -158,7 +158,7 @@ class Process:
             return None
         lines = [line.split() for line in answer.splitlines() if line.strip()]
         if any(len(line) != 3 or not line[0].startswith("0x") for line in lines):
-            raise Refused("the proxy answers {!r}".format(answer[:200]))
+            raise ProxyKeysError("the proxy answers {!r}".format(answer[:200]))
         return {digest: record for _entry, digest, record in lines}
 
     def replace(self, planned: Records) -> None:
@@ -166,7 +166,7 @@ class Process:
         answer = self._ask("prepare map {}".format(self._map))
         match = re.fullmatch(r"New version created: (\d+)", answer.strip())
         if match is None:
-            raise Refused("the proxy answers {!r}".format(answer[:200]))
+            raise ProxyKeysError("the proxy answers {!r}".format(answer[:200]))
         version = match.group(1)
         entries = sorted(planned.items())
         for start in range(0, len(entries), AT_ONCE):
@@ -174,12 +174,12 @@ class Process:
             self._order("add map @{} {} <<\n{}".format(version, self._map, part))
         self._order("commit map @{} {}".format(version, self._map))
         if self.read() != planned:
-            raise Refused("the proxy does not have the keys that it was sent")
+            raise ProxyKeysError("the proxy does not have the keys that it was sent")
 
     def _order(self, command: str) -> None:
         answer = self._ask(command).strip()
         if answer:
-            raise Refused("the proxy answers {!r}".format(answer[:200]))
+            raise ProxyKeysError("the proxy answers {!r}".format(answer[:200]))
 
     def _ask(self, command: str) -> str:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

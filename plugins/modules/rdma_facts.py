@@ -55,7 +55,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils import rdma
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 
 def main() -> None:
@@ -70,10 +70,10 @@ def main() -> None:
     )
     params = module.params
     deadline = time.monotonic() + params["wait"]
-    host = rdma.gather(Source(), params["packages"], params["devices"])
+    host = rdma.gather(HostSource(), params["packages"], params["devices"])
     while host["problems"] and time.monotonic() < deadline:
         time.sleep(1)
-        host = rdma.gather(Source(), params["packages"], params["devices"])
+        host = rdma.gather(HostSource(), params["packages"], params["devices"])
     module.exit_json(changed=False, host=host)
 
 

@@ -75,7 +75,7 @@ arrived:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.headfirst.serving.plugins.module_utils.comm_reach import Meeting
+from ansible_collections.headfirst.serving.plugins.module_utils.comm_reach import PortMeeting
 
 
 def main() -> None:
@@ -97,7 +97,7 @@ def main() -> None:
     given = module.params
     targets = [(peer["address"], port) for peer in given["peers"] for port in peer["ports"]]
     peers = [peer["address"] for peer in given["peers"]]
-    meeting = Meeting(given["address"], given["ports"], peers, targets, given["token"])
+    meeting = PortMeeting(given["address"], given["ports"], peers, targets, given["token"])
     module.exit_json(changed=False, **meeting.hold(given["seconds"]))
 
 

@@ -21,7 +21,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules impo
 
 
 @dataclass(frozen=True)
-class Difference:
+class HostComparison:
     """One thing to compare; `value` is "" where a host has nothing to compare."""
 
     id: str
@@ -55,7 +55,7 @@ def _services(limits: Mapping[str, Limits], hosts: Iterable[str]) -> list[list[s
     return list(by_name.values())
 
 
-def _odd(difference: Difference, values: Mapping[str, str]) -> list[Finding]:
+def _odd(difference: HostComparison, values: Mapping[str, str]) -> list[Finding]:
     if len(set(values.values())) < 2:
         return []
     usual = Counter(values.values()).most_common(1)[0][0]
@@ -141,7 +141,7 @@ def _images(facts: Facts, limits: Limits) -> str:
 
 
 DIFFERENCES = [
-    Difference(
+    HostComparison(
         "gpu-differs",
         "error",
         (45,),
@@ -150,7 +150,7 @@ DIFFERENCES = [
         "List hosts of one type, or set gpus= to what all have.",
         _gpus,
     ),
-    Difference(
+    HostComparison(
         "driver-differs",
         "warning",
         (22,),
@@ -159,7 +159,7 @@ DIFFERENCES = [
         "Install the same driver on all hosts.",
         _driver,
     ),
-    Difference(
+    HostComparison(
         "rdma-differs",
         "warning",
         (14,),
@@ -168,7 +168,7 @@ DIFFERENCES = [
         "Bring the missing port up (`ibstat`), or name the same devices with hca= for all.",
         _ports,
     ),
-    Difference(
+    HostComparison(
         "firmware-differs",
         "warning",
         (14,),
@@ -177,7 +177,7 @@ DIFFERENCES = [
         "Update to one firmware: mlxfwmanager.",
         _firmware,
     ),
-    Difference(
+    HostComparison(
         "mtu-differs",
         "error",
         (20,),
@@ -186,7 +186,7 @@ DIFFERENCES = [
         "ip link set dev NIC mtu N, the same on all hosts and on the switch, and in its configuration.",
         _mtu,
     ),
-    Difference(
+    HostComparison(
         "image-differs",
         "warning",
         (22,),

@@ -17,7 +17,7 @@ Finding = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Rule:
+class CheckRule:
     """One check. `look` takes a host's facts (module host_facts) and the limits of the role."""
 
     id: str
@@ -31,7 +31,7 @@ class Rule:
     reboot: bool  # and fixes it only by a reboot
 
 
-RULES: list[Rule] = []
+RULES: list[CheckRule] = []
 
 
 def rule(
@@ -44,11 +44,11 @@ def rule(
     gpus: bool = False,
     role: str = "",
     reboot: bool = False,
-) -> Callable[[Callable[[Facts, Limits], Iterator[str]]], Rule]:
+) -> Callable[[Callable[[Facts, Limits], Iterator[str]]], CheckRule]:
     """Register the decorated function as a rule."""
 
-    def register(look: Callable[[Facts, Limits], Iterator[str]]) -> Rule:
-        RULES.append(Rule(id, severity, why, fix, look, failures, gpus, role, reboot))
+    def register(look: Callable[[Facts, Limits], Iterator[str]]) -> CheckRule:
+        RULES.append(CheckRule(id, severity, why, fix, look, failures, gpus, role, reboot))
         return RULES[-1]
 
     return register
@@ -70,7 +70,7 @@ def check_host(host: str, facts: Facts, limits: Limits) -> list[Finding]:
     ]
 
 
-def _outlook(rule: Rule, limits: Limits) -> tuple[str, str]:
+def _outlook(rule: CheckRule, limits: Limits) -> tuple[str, str]:
     """Severity and fix: what a role is about to fix stops nobody."""
     if rule.role not in limits["roles_to_come"]:
         return rule.severity, rule.fix

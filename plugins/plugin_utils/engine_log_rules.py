@@ -62,7 +62,7 @@ Weight = Literal["cause", "general", "mismatch", "hang", "consequence", "note"]
 
 
 @dataclass(frozen=True)
-class Rule:
+class LogRule:
     """One rule; the keys of its file, with the pattern compiled."""
 
     id: str
@@ -111,10 +111,10 @@ class Profile:
     capturing: re.Pattern[str]
     captured: re.Pattern[str]
     stages: tuple[tuple[re.Pattern[str], str], ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[LogRule, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
 
-    def match(self, line: str) -> Rule | None:
+    def match(self, line: str) -> LogRule | None:
         """Return the rule for a line; a general one only where no other matches."""
         text = self.plain(line)
         return next((rule for rule in self.rules if rule.pattern.search(text)), None)
@@ -167,14 +167,14 @@ def _typed(entry: Mapping[str, Any], *, by_hand: bool) -> Mapping[str, Any]:
 
 def _rules(
     specific: Iterable[Mapping[str, Any]], producers: Mapping[str, str], *, by_hand: bool
-) -> tuple[Rule, ...]:
+) -> tuple[LogRule, ...]:
     generic = {entry["id"]: entry for family in FAMILIES for entry in _read(family)}
     first = {
         entry["id"]: {**generic.get(entry["id"], {"producers": producers}), **entry} for entry in specific
     }
     entries = [*first.values(), *(entry for id, entry in generic.items() if id not in first)]
     typed = (_typed(entry, by_hand=by_hand) for entry in entries)
-    rules = [Rule(**{**entry, "pattern": re.compile(entry["pattern"])}) for entry in typed]
+    rules = [LogRule(**{**entry, "pattern": re.compile(entry["pattern"])}) for entry in typed]
     return tuple(sorted(rules, key=lambda rule: rule.weight == "general"))
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol, TypeVar
 from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import (
     LINE_CHARS,
+    LogRule,
     Profile,
-    Rule,
     Weight,
     conditions,
 )
@@ -112,7 +112,7 @@ def stamped(log: Iterable[str], ahead_s: float, unstamped_at: float) -> list[Lin
     return lines
 
 
-def of_rule(log: Profile, rule: Rule, line: Line) -> Symptom:
+def of_rule(log: Profile, rule: LogRule, line: Line) -> Symptom:
     """Return the symptom of a line that the rule matches."""
     means, fix = rule.words(log.plain(line.text), log.facts)
     return Symptom(line.at, rule.id, rule.failures, rule.weight, means, fix, [log.shown(line.text)])

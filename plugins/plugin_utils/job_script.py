@@ -123,7 +123,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Report:
+class JobReport:
     """What the node reported. `state` is running, ended, vanished (no result), or "" after a stop."""
 
     state: str = ""
@@ -160,7 +160,7 @@ def stop(job: Job) -> str:
     return _script(job, "end")
 
 
-def parse(stdout: str) -> Report:
+def parse(stdout: str) -> JobReport:
     """Read a report; other lines (a login banner) are passed over. ValueError where it is malformed."""
     facts: dict[str, Any] = {}
     log = []
@@ -176,7 +176,7 @@ def parse(stdout: str) -> Report:
             facts[key] = _progress(parsed(value))
         elif key == "result":
             facts[key] = parsed(value)
-    return Report(**facts, log=log)
+    return JobReport(**facts, log=log)
 
 
 def _progress(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ _LINES = 3  # of the log, in an explanation
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RankVerdict:
     """The state of one host's rank.
 
     `kind` is one of the constants above; `state` follows "the rank", `doing` is its work by its log.
@@ -52,7 +52,7 @@ class RankBoard:
         self._folder = folder
         folder.mkdir(mode=0o700, exist_ok=True)
 
-    def post(self, verdict: Verdict) -> None:
+    def post(self, verdict: RankVerdict) -> None:
         """Put a rank's verdict on the board in place of its last one."""
         target = self._folder / f"{verdict.rank}.{verdict.kind}.json"
         put(self._folder, target.name, asdict(verdict))
@@ -71,18 +71,18 @@ class RankBoard:
                 kinds[int(rank)] = min(kind, kinds.get(int(rank), kind))
         return kinds
 
-    def read(self) -> list[Verdict]:
+    def read(self) -> list[RankVerdict]:
         """Return the verdicts that are there, by rank."""
         files = (self._folder / f"{rank}.{kind}.json" for rank, kind in sorted(self.kinds().items()))
         return [_verdict(json.loads(file.read_text())) for file in files if file.exists()]
 
 
-def _verdict(document: dict[str, object]) -> Verdict:
+def _verdict(document: dict[str, object]) -> RankVerdict:
     symptoms = [Symptom(**symptom) for symptom in document.pop("symptoms")]  # type: ignore[attr-defined]
-    return Verdict(**document, symptoms=symptoms)  # type: ignore[arg-type]
+    return RankVerdict(**document, symptoms=symptoms)  # type: ignore[arg-type]
 
 
-def explain(verdicts: list[Verdict]) -> tuple[Verdict, Symptom, str]:
+def explain(verdicts: list[RankVerdict]) -> tuple[RankVerdict, Symptom, str]:
     """Return the rank where it began, its symptom, and one paragraph for a person with the next step."""
     cause = decisive([symptom for verdict in verdicts for symptom in verdict.symptoms])
     if cause is None:

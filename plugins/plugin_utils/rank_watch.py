@@ -21,7 +21,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board impor
     READY,
     UNREACHABLE,
     RankBoard,
-    Verdict,
+    RankVerdict,
     explain,
 )
 
@@ -65,7 +65,7 @@ class RankWatch:
         if verdict.kind != READY or any(kind < ALIVE for kind in board.kinds().values()):
             raise AnsibleActionFail(explain(board.read())[2])
 
-    def _wait(self, timeout_s: float) -> Verdict:
+    def _wait(self, timeout_s: float) -> RankVerdict:
         """Watch, post and read until this rank is decided or another one has ended the wait."""
         deadline = time.monotonic() + timeout_s
         dying_until = echo_until = float("inf")
@@ -144,7 +144,7 @@ def _settled(kinds: Collection[int], ranks: int) -> bool:
     return worst in (DIED, UNREACHABLE, LATE) or (worst == READY and len(kinds) == ranks)
 
 
-def _not_started(host: str, rank: int, error: str, log: Profile) -> Verdict:
+def _not_started(host: str, rank: int, error: str, log: Profile) -> RankVerdict:
     rule = log.match(error)
     means, fix = (
         rule.words(error, log.facts) if rule else ("", "Correct that, then run the same command again.")
@@ -153,9 +153,9 @@ def _not_started(host: str, rank: int, error: str, log: Profile) -> Verdict:
     return _failed(host, rank, DIED, what, fix)
 
 
-def _failed(host: str, rank: int, kind: int, reason: str, hint: str) -> Verdict:
+def _failed(host: str, rank: int, kind: int, reason: str, hint: str) -> RankVerdict:
     """Return the verdict on a rank whose state alone is the reason."""
-    return Verdict(host, rank, kind, reason, [_symptom("cause", reason, hint)])
+    return RankVerdict(host, rank, kind, reason, [_symptom("cause", reason, hint)])
 
 
 def _symptom(weight: Weight, means: str, fix: str) -> Symptom:
@@ -170,14 +170,14 @@ def judge(
     log: Profile,
     ahead_s: float,
     gone_wrong: bool,
-) -> Verdict:
+) -> RankVerdict:
     """Return what one reading of a rank means; `lines` are of its log.
 
     `ahead_s` is how far the node's clock is ahead. `gone_wrong`: the rank logged its end a while ago.
     """
     doing = log.doing([line.text for line in lines]) or "starting"
     if seen["ready"]:
-        return Verdict(host, rank, READY, seen["probe"], doing="ready")
+        return RankVerdict(host, rank, READY, seen["probe"], doing="ready")
     if not seen["exists"]:
         hint = "Run the same command again: it recreates the container."
         return _failed(host, rank, DIED, "there is no container", hint)
@@ -185,7 +185,7 @@ def judge(
     if seen["running"] and not gone_wrong:
         # A rank that runs may have survived what a general rule matches.
         known = [symptom for symptom in symptoms if symptom.weight != "general"]
-        return Verdict(host, rank, ALIVE, "running", known, doing=doing)
+        return RankVerdict(host, rank, ALIVE, "running", known, doing=doing)
     exit_code = None if seen["running"] else seen["exit_code"]
     how = "it hangs after a crash" if exit_code is None else f"it ended with exit code {exit_code}"
     finished_at = docker_api.seconds(seen["finished_at"]) - ahead_s if seen["finished_at"] else time.time()
@@ -205,10 +205,10 @@ def judge(
     errors = [log.shown(line.text) for line in lines if log.any_error.search(line.text)]
     first = causes.decisive(symptoms)
     kind = ECHO if first and first.weight == "consequence" else DIED
-    return Verdict(host, rank, kind, how, symptoms, errors[:MAX_ERRORS], doing)
+    return RankVerdict(host, rank, kind, how, symptoms, errors[:MAX_ERRORS], doing)
 
 
-def _late(verdict: Verdict, timeout_s: int, probe: str) -> Verdict:
+def _late(verdict: RankVerdict, timeout_s: int, probe: str) -> RankVerdict:
     reason = f"not ready after {timeout_s} s" + (f", last answer: {probe}" if probe else "")
     hint = (
         "Raise ready_timeout if a rank was still busy; a rank that waits shows that another one is missing."

@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils import host_cgroups, host_firewall
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 from host_tuning_role import rules
 from netns import Lan
 
@@ -171,4 +171,4 @@ def test_this_kernel_is_found_to_have_the_expression() -> None:
     asked = host_cgroups.RULE.replace("system.slice", str(CGROUPS.relative_to("/sys/fs/cgroup")))
     assert asked != host_cgroups.RULE
     for rule, expected in ((asked, True), (asked.replace("cgroupv2", "cgroupv3"), False)):
-        assert host_cgroups.takes(Source(), (), rule) is expected
+        assert host_cgroups.takes(HostSource(), (), rule) is expected

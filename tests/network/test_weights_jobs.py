@@ -20,7 +20,7 @@ import pytest
 import yaml
 from ansible_collections.headfirst.serving.plugins.action.job import ActionModule
 from ansible_collections.headfirst.serving.plugins.plugin_utils import job_script
-from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report
+from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, JobReport
 from headfirst.node.weights.proof.verify import verify
 from transfers import Members
 from weights_checkpoints import SHARD_1, two_shards, write_checkpoint
@@ -77,7 +77,7 @@ class Jobs(Members):
         job = Job(f"weights-{index}", self.command(index, ["@/bf16"]))
         return action._follow(job, task.get("state", "finished"))
 
-    def answer(self, script: str) -> Report:
+    def answer(self, script: str) -> JobReport:
         """What the shell of a node reports."""
         variables = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "UNITS": f"{self.folder}/units"}
         done = subprocess.run(

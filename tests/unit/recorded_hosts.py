@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.headfirst.serving.plugins.module_utils import host_gather
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 SHAPES = Path(__file__).parent / "data" / "hosts"
 
 
-class RecordedSource(Source):
+class RecordedSource(HostSource):
     """A shape; `changes` has files (path to text, None to remove), commands and edits (line to old, new)."""
 
     def __init__(self, shape: str, folder: Path, changes: Mapping[str, Any] | None = None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.headfirst.serving.plugins.plugin_utils import engine_log_rules
-from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Rule, profile
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import LogRule, profile
 from failure_lines import BY_PROFILE, PROFILES, matched, unmatched
 from headfirst.decide import engines
 
@@ -28,7 +28,7 @@ SERVING = {
 }
 
 
-def none_has(check: Callable[[str, Rule], object]) -> None:
+def none_has(check: Callable[[str, LogRule], object]) -> None:
     """Fails with `profile: rule: problem` for each rule for which `check` returns one."""
     found = [f"{name}: {rule.id}: {problem}" for name, rule in EACH_RULE if (problem := check(name, rule))]
     assert not found, "\n".join(found)
@@ -72,7 +72,7 @@ def test_a_rule_names_who_writes_its_line_and_states_what_to_do() -> None:
 def test_a_sentence_has_every_value_or_leaves_its_part_out() -> None:
     """A name in braces is a group or a fact; outside brackets each line of the rule must have it."""
 
-    def wrong(name: str, rule: Rule) -> list[str]:
+    def wrong(name: str, rule: LogRule) -> list[str]:
         texts = [rule.means, rule.fix]
         names = {found for text in texts for found in re.findall(r"\{(\w+)\}", text)}
         unknown = names - {*rule.pattern.groupindex, *engine_log_rules.FACTS}

@@ -128,7 +128,7 @@ EntryClass = [WholeForCausalLM, PartForCausalLM, MixerForCausalLM, MixerOfGroupF
 def test_the_nearest_attention_layers_decide_whether_it_is_divided(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(CLASSES)
     (tmp_path / "other.py").write_text("class Base:\n    def __init__(self): RadixAttention(tp_size)\n")
-    names = sglang_attention.Models(tmp_path).undivided()
+    names = sglang_attention.ModelModules(tmp_path).undivided()
     models = {"BothForCausalLM", "MixerForCausalLM", "OtherForCausalLM", "WholeForCausalLM"}
     assert names == models | {"ImagesForConditionalGeneration"}
 

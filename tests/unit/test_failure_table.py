@@ -24,8 +24,8 @@ def test_a_rule_that_the_page_does_not_name(monkeypatch: pytest.MonkeyPatch) -> 
     assert re.search(r"^\| 40 \|.*`new-rule`", table.written(PAGE), re.MULTILINE)
 
 
-def _with(rule: check_rules.Rule, id: str, number: int) -> check_rules.Rule:
-    return check_rules.Rule(**{**vars(rule), "id": id, "failures": (number,)})
+def _with(rule: check_rules.CheckRule, id: str, number: int) -> check_rules.CheckRule:
+    return check_rules.CheckRule(**{**vars(rule), "id": id, "failures": (number,)})
 
 
 def test_a_rule_that_is_no_more() -> None:

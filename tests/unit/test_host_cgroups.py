@@ -8,11 +8,11 @@ from typing import get_args
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils import host_cgroups
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 from headfirst.decide.hardware.facts import CgroupObstacle
 
 
-class Host(Source):
+class Host(HostSource):
     """A host below a folder, whose kernel takes the rules with these words; None: nft is not installed."""
 
     def __init__(

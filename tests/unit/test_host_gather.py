@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils import host_driver, host_gpu, host_pci
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 from recorded_hosts import facts
 
 
@@ -39,7 +39,7 @@ def test_cards_that_manage_nvlink_5_are_switches_and_no_rdma(tmp_path: Path) -> 
     """HGX B200: no NVSwitch is on PCI; ConnectX functions with SW_MNG in their VPD are no network cards."""
     plain = facts("hgx-h100-infiniband", tmp_path / "plain")
     cards = [(hca["name"], hca["pci"]) for hca in plain["hcas"]]
-    devices = host_pci.devices(Source(str(tmp_path / "plain")))
+    devices = host_pci.devices(HostSource(str(tmp_path / "plain")))
     paths = {device.address: device.path for device in devices}
     vpd = {f"{paths[address]}/vpd": "ID: CX7 SW_MNG" for _name, address in cards[:2]}
     gone = {f"{switch.path}/class": "0x050000" for switch in host_pci.nvswitches(devices)}
@@ -155,7 +155,7 @@ def test_ethernet_cards_with_a_driver_for_roce_are_listed(tmp_path: Path) -> Non
             folder.mkdir(parents=True)
         (card / "driver").symlink_to(module)
         (card / "class").write_text("0x020000\n")
-    source = Source(str(tmp_path))
+    source = HostSource(str(tmp_path))
     assert host_pci.roce(source, host_pci.devices(source)) == ["0000:01:00.0", "0000:02:00.0"]
 
 
@@ -174,7 +174,7 @@ def test_bridges_above_gpus_that_redirect_are_listed(tmp_path: Path) -> None:
 def test_what_is_not_there_reads_as_empty_and_what_hangs_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source: Any = Source(str(tmp_path))
+    source: Any = HostSource(str(tmp_path))
     assert (source.read("/proc/none"), source.names("/sys/none"), source.real("/sys/none")) == ("", [], "")
     assert source.run("no-such-command") == ""
     monkeypatch.setattr(

@@ -10,7 +10,7 @@ import pytest
 from ansible.errors import AnsibleError
 from ansible.template import trust_as_template
 from ansible_collections.headfirst.serving.plugins.module_utils import host_firewall, host_tuning
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 from host_tuning_role import ROLE, rules, templar
 from recorded_hosts import RecordedSource
 
@@ -21,7 +21,7 @@ MASKED = {"LoadState": "masked", "ActiveState": "inactive", "ConditionTimestampM
 IN_A_CONTAINER = {**IDLE, "ConditionTimestampMonotonic": "7", "ConditionResult": "no"}
 
 
-class Commands(Source):
+class Commands(HostSource):
     """A host below a folder whose commands print what a test says."""
 
     def __init__(self, root: Path, printed: dict[str, str] | None = None) -> None:
@@ -92,7 +92,7 @@ def test_files_that_do_not_hold_the_wanted_text(tmp_path: Path) -> None:
     for path in ("/same", "/other", "/surplus"):
         write(tmp_path, path, "text\n")
     wanted = {"/same": "text\n", "/other": "new\n", "/missing": "text\n", "/surplus": "", "/gone": ""}
-    assert host_tuning.outdated(Source(str(tmp_path)), wanted) == ["/other", "/missing", "/surplus"]
+    assert host_tuning.outdated(HostSource(str(tmp_path)), wanted) == ["/other", "/missing", "/surplus"]
 
 
 def test_names_that_need_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_names_that_need_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "kept": "10.0.0.5",
         "moved": "10.0.0.7",
     }
-    assert host_tuning.hosts(Source(str(tmp_path)), wanted) == {
+    assert host_tuning.hosts(HostSource(str(tmp_path)), wanted) == {
         "present": {"kept": "10.0.0.5", "moved": "10.0.0.6"},
         "needed": {"elsewhere": "10.0.0.2", "nowhere": "10.0.0.3", "kept": "10.0.0.5", "moved": "10.0.0.7"},
     }

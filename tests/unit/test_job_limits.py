@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 from ansible_collections.headfirst.serving.plugins.action import job as job_action
 from ansible_collections.headfirst.serving.plugins.action.job import ActionModule
-from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report, poll, stop
+from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, JobReport, poll, stop
 from headfirst.node.weights.outlook import Stages
 from headfirst.node.weights.transfer.board import Board, Member, Overview
 from transfer_hosts import KEY
 
 JOB = Job("test", ["true"], time_limit_s=90)
-ENDED = Report("ended", exit="success exited 0")
+ENDED = JobReport("ended", exit="success exited 0")
 
 
 def follow(
-    reports: list[Report], monkeypatch: pytest.MonkeyPatch, silence_s: int = 10, state: str = "finished"
+    reports: list[JobReport], monkeypatch: pytest.MonkeyPatch, silence_s: int = 10, state: str = "finished"
 ) -> tuple[Any, list[str]]:
     """The result of a job that reports these, one a second, and the scripts that the node got."""
-    coming: Iterator[Report] = iter(reports)
+    coming: Iterator[JobReport] = iter(reports)
     clock: Iterator[int] = iter(range(10_000))
     scripts: list[str] = []
 
-    def ask(script: str) -> Report:
+    def ask(script: str) -> JobReport:
         scripts.append(script)
         return next(coming)
 
@@ -36,8 +36,8 @@ def follow(
     return action._follow(JOB, state), scripts
 
 
-def running(**progress: object) -> Report:
-    return Report("running", progress=progress)
+def running(**progress: object) -> JobReport:
+    return JobReport("running", progress=progress)
 
 
 def test_a_silent_job_is_stopped_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,10 +53,10 @@ def test_a_silent_job_is_stopped_with_what_to_do(monkeypatch: pytest.MonkeyPatch
     [
         [running(done=number) for number in range(40)],
         [running(done=1, alive=number) for number in range(40)],
-        [Report("running", log=[str(number)]) for number in range(40)],
+        [JobReport("running", log=[str(number)]) for number in range(40)],
     ],
 )
-def test_each_sign_of_life_counts(moving: list[Report], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_sign_of_life_counts(moving: list[JobReport], monkeypatch: pytest.MonkeyPatch) -> None:
     result, scripts = follow([*moving, ENDED], monkeypatch)
     assert "failed" not in result
     assert stop(JOB) not in scripts
@@ -67,7 +67,7 @@ def test_without_a_limit_a_silence_may_last(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_time_limit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = Report("ended", exit="timeout killed TERM", result={"msg": "Stopped."})
+    ended = JobReport("ended", exit="timeout killed TERM", result={"msg": "Stopped."})
     result, _ = follow([running(), ended], monkeypatch)
     assert "took longer than 90 s (timeout)" in result["msg"]
 

@@ -14,7 +14,7 @@ import yaml
 from ansible.errors import AnsibleActionFail
 from ansible_collections.headfirst.serving.plugins.action import job as job_action
 from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer
-from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report
+from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, JobReport
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.result import RunResult
 from headfirst.control.run.runner import run_playbook
@@ -128,15 +128,15 @@ def test_weights_that_came_while_other_hosts_began_are_a_change(
     assert (done.ok, done.changed_total) == (True, 1), (tmp_path / "run.log").read_text()
 
 
-def follow(report: Report, returns: dict[str, Any]) -> dict[str, Any]:
+def follow(report: JobReport, returns: dict[str, Any]) -> dict[str, Any]:
     action = object.__new__(job_action.ActionModule)
     action._host, action._what, action._silence_s, action._returns = "node1", "weights", 0, returns
     action._ask = lambda _script: report
     return action._follow(Job("weights", ["true"]), "finished")
 
 
-def ended(**result: Any) -> Report:
-    return Report("ended", exit="success exited 0", result=result)
+def ended(**result: Any) -> JobReport:
+    return JobReport("ended", exit="success exited 0", result=result)
 
 
 @together(
@@ -189,11 +189,11 @@ def test_types_and_lengths_are_proven(result: dict[str, Any], words: str) -> Non
 
 
 def test_of_a_failure_its_message_alone_is_read() -> None:
-    failure = Report("ended", exit="exit-code exited 1", result={"msg": "No \x1bspace.", "add_host": {}})
+    failure = JobReport("ended", exit="exit-code exited 1", result={"msg": "No \x1bspace.", "add_host": {}})
     result = follow(failure, {})
     assert result == {"failed": True, "exit": "exit-code exited 1", "msg": "No ?space."}
     with pytest.raises(AnsibleActionFail, match="msg is not text"):
-        follow(Report("ended", exit="exit-code exited 1", result={"msg": {"a": "b"}}), {})
+        follow(JobReport("ended", exit="exit-code exited 1", result={"msg": {"a": "b"}}), {})
 
 
 def returned(role: str, file: str) -> list[dict[str, Any]]:

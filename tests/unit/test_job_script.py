@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils import job_script
-from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report, parse
+from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, JobReport, parse
 
 # Runs the program at once, in the foreground, and leaves what ExecStopPost would leave.
 SYSTEMD_RUN = f"""#!{sys.executable}
@@ -60,7 +60,7 @@ class Node:
     def environment(self) -> dict[str, str]:
         return {"PATH": f"{self.bin}:{os.environ['PATH']}", "FOLDER": str(self.folder)}
 
-    def run(self, script: str) -> Report:
+    def run(self, script: str) -> JobReport:
         done = subprocess.run(
             ["sh"], input=script, env=self.environment, capture_output=True, text=True, timeout=30
         )

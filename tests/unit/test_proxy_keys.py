@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.modules import proxy_keys
-from ansible_collections.headfirst.serving.plugins.modules.proxy_keys import Process, Refused, records, write
+from ansible_collections.headfirst.serving.plugins.modules.proxy_keys import (
+    ProxyKeysError,
+    ProxyProcess,
+    records,
+    write,
+)
 
 MAP = "/etc/headfirst-proxy/keys.map"
 ALICE, BOB = "a" * 64, "b" * 64
@@ -82,38 +87,38 @@ def admin(tmp_path: Path) -> Iterator[Admin]:
 def test_all_entries_are_replaced_in_one_transaction(tmp_path: Path, admin: Admin) -> None:
     admin.entries = {"c" * 64: "carol||"}
     many = {f"{number:064x}": f"key-{number}||" for number in range(proxy_keys.AT_ONCE * 2 + 1)}
-    Process(str(tmp_path / "admin.sock"), MAP).replace(many)
+    ProxyProcess(str(tmp_path / "admin.sock"), MAP).replace(many)
     assert admin.entries == many
     assert [text.split()[0] for text in admin.commands] == ["prepare", "add", "add", "add", "commit", "show"]
 
 
 def test_no_key_at_all_empties_the_map(tmp_path: Path, admin: Admin) -> None:
     admin.entries = {ALICE: "alice||"}
-    Process(str(tmp_path / "admin.sock"), MAP).replace({})
+    ProxyProcess(str(tmp_path / "admin.sock"), MAP).replace({})
     assert admin.entries == {}
 
 
 @pytest.mark.parametrize(("verb", "answer"), [("prepare", "Unknown map.\n"), ("add", "Wrong version.\n")])
 def test_a_refusal_is_an_error(tmp_path: Path, admin: Admin, verb: str, answer: str) -> None:
     admin.answers[verb] = answer
-    with pytest.raises(Refused, match=answer.strip()):
-        Process(str(tmp_path / "admin.sock"), MAP).replace({ALICE: "alice||"})
+    with pytest.raises(ProxyKeysError, match=answer.strip()):
+        ProxyProcess(str(tmp_path / "admin.sock"), MAP).replace({ALICE: "alice||"})
 
 
 def test_other_entries_than_were_sent_are_an_error(tmp_path: Path, admin: Admin) -> None:
     admin.answers["commit"] = "\n"
-    with pytest.raises(Refused, match="does not have the keys"):
-        Process(str(tmp_path / "admin.sock"), MAP).replace({ALICE: "alice||"})
+    with pytest.raises(ProxyKeysError, match="does not have the keys"):
+        ProxyProcess(str(tmp_path / "admin.sock"), MAP).replace({ALICE: "alice||"})
 
 
 def test_an_answer_that_is_no_list_is_an_error(tmp_path: Path, admin: Admin) -> None:
     admin.answers["show"] = "Permission denied\n"
-    with pytest.raises(Refused, match="Permission denied"):
-        Process(str(tmp_path / "admin.sock"), MAP).read()
+    with pytest.raises(ProxyKeysError, match="Permission denied"):
+        ProxyProcess(str(tmp_path / "admin.sock"), MAP).read()
 
 
 def test_where_nothing_runs_there_are_no_entries(tmp_path: Path) -> None:
-    assert Process(str(tmp_path / "admin.sock"), MAP).read() is None
+    assert ProxyProcess(str(tmp_path / "admin.sock"), MAP).read() is None
 
 
 def test_records_carry_name_limit_and_service() -> None:
@@ -133,7 +138,7 @@ def test_records_carry_name_limit_and_service() -> None:
     ],
 )
 def test_what_would_be_another_record_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ProxyKeysError):
         records([wrong])
 
 

@@ -18,7 +18,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board impor
     LATE,
     READY,
     RankBoard,
-    Verdict,
+    RankVerdict,
 )
 from headfirst.decide import engines
 
@@ -68,9 +68,11 @@ def test_one_look(look: dict[str, Any], gone_wrong: bool, kind: int, words: str)
     assert words in verdict.reason
 
 
-def failed(rank: int, kind: int, weight: Weight, means: str, at: float, lines: Sequence[str] = ()) -> Verdict:
+def failed(
+    rank: int, kind: int, weight: Weight, means: str, at: float, lines: Sequence[str] = ()
+) -> RankVerdict:
     symptom = Symptom(at, "rule", [], weight, means, "Use less.", list(lines))
-    return Verdict(f"node{rank + 1}", rank, kind, "it ended with exit code 1", [symptom])
+    return RankVerdict(f"node{rank + 1}", rank, kind, "it ended with exit code 1", [symptom])
 
 
 def test_the_rank_that_died_first_decides_not_the_one_that_lost_it() -> None:
@@ -102,13 +104,15 @@ def test_a_long_line_takes_no_long_time() -> None:
     assert LOG.doing(["Capture " * 300_000]) == ""
 
 
-def late(rank: int) -> Verdict:
-    running = Verdict(f"node{rank + 1}", rank, ALIVE, "running", doing="joining the other ranks")
+def late(rank: int) -> RankVerdict:
+    running = RankVerdict(f"node{rank + 1}", rank, ALIVE, "running", doing="joining the other ranks")
     return rank_watch._late(running, 60, "")
 
 
 def test_a_timeout_tells_what_every_rank_was_doing() -> None:
-    first, _, text = rank_board.explain([late(0), Verdict("node2", 1, ALIVE, "running", doing="starting")])
+    first, _, text = rank_board.explain(
+        [late(0), RankVerdict("node2", 1, ALIVE, "running", doing="starting")]
+    )
     assert first.rank == 0 and text.startswith("Rank 0 on node1: not ready after 60 s.")
     assert "rank 0 on node1, when the time was up: joining the other ranks" in text
     assert "rank 1 on node2, when the time was up: starting" in text
@@ -124,8 +128,8 @@ def test_a_timeout_names_the_rank_that_hangs_after_a_failure() -> None:
 
 def test_the_board_keeps_the_last_word_of_each_rank(tmp_path: Path) -> None:
     board = RankBoard(tmp_path / "board")
-    board.post(Verdict("node2", 1, ALIVE, "running"))
-    board.post(Verdict("node1", 0, ALIVE, "running"))
+    board.post(RankVerdict("node2", 1, ALIVE, "running"))
+    board.post(RankVerdict("node1", 0, ALIVE, "running"))
     last = failed(1, DIED, "cause", "gone", at=1.0, lines=["why"])
     board.post(last)
     assert [verdict.rank for verdict in board.read()] == [0, 1]
@@ -134,9 +138,9 @@ def test_the_board_keeps_the_last_word_of_each_rank(tmp_path: Path) -> None:
 
 def test_the_board_names_the_kinds_without_a_look_into_its_files(tmp_path: Path) -> None:
     board = RankBoard(tmp_path / "board")
-    board.post(Verdict("node1", 0, ALIVE, "running"))
-    board.post(Verdict("node11", 10, DIED, "gone"))
-    board.post(Verdict("node1", 0, READY, "Hello"))
+    board.post(RankVerdict("node1", 0, ALIVE, "running"))
+    board.post(RankVerdict("node11", 10, DIED, "gone"))
+    board.post(RankVerdict("node1", 0, READY, "Hello"))
     for file in (tmp_path / "board").iterdir():
         file.write_text("not JSON")
     assert board.kinds() == {0: READY, 10: DIED}

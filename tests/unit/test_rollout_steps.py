@@ -133,7 +133,7 @@ def follow(course: rollout.Course, **failing: str) -> tuple[list[str], rollout.E
             step = course.send(outcome)  # type: ignore[arg-type]
             taken.append(f"{step.do} {step.generation}".strip())
             why = failing.get(f"{step.do}_{step.generation}")
-            outcome = rollout.Outcome(
+            outcome = rollout.StepOutcome(
                 dict.fromkeys(step.hosts), dict.fromkeys(step.hosts, why) if why else {}
             )
     except StopIteration as ended:

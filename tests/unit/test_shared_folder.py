@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils import shared_folder
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 from ansible_collections.headfirst.serving.plugins.plugin_utils.weights_choice import differences, first_alike
 from together import together
 
@@ -32,16 +32,16 @@ LINES = {
 }
 
 
-def source(root: Path, mountinfo: str, boot: str = "b00t") -> Source:
+def source(root: Path, mountinfo: str, boot: str = "b00t") -> HostSource:
     """A host with these mounts; the folders are this machine's."""
     for name, text in {"self/mountinfo": mountinfo, "sys/kernel/random/boot_id": boot}.items():
         path = root / "proc" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return Source(str(root))
+    return HostSource(str(root))
 
 
-def mounted(root: Path, folder: Path, type_: str = "nfs4", boot: str = "b00t") -> Source:
+def mounted(root: Path, folder: Path, type_: str = "nfs4", boot: str = "b00t") -> HostSource:
     """A host on which `folder` is a mount of this type."""
     return source(root, f"{ROOT}99 27 0:50 / {folder} rw,relatime - {type_} somewhere rw\n", boot)
 
@@ -81,7 +81,7 @@ def test_the_mount_on_top_counts() -> None:
 
 
 def test_this_machine_s_own_root_is_found() -> None:
-    assert shared_folder.mount("/", Source().read("/proc/self/mountinfo"))[0]
+    assert shared_folder.mount("/", HostSource().read("/proc/self/mountinfo"))[0]
 
 
 def test_hosts_that_mount_the_same_share_see_the_same(model: Path, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def _checked(rules: Iterable[tuple[str, str, str, str]]) -> list[str]:
     return ["| rule | severity | why it matters | what to do |", "|---|---|---|---|", *rows, ""]
 
 
-def _diagnosed(rules: Iterable[engine_log_rules.Rule | engine_log_rules.ConditionRule]) -> list[str]:
+def _diagnosed(rules: Iterable[engine_log_rules.LogRule | engine_log_rules.ConditionRule]) -> list[str]:
     rows = [f"| `{rule.id}` | {cell(rule.means)} | {cell(rule.fix)} |" for rule in rules]
     return ["| rule | what is so of the rank | what to do |", "|---|---|---|", *sorted(rows), ""]
 

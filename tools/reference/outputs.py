@@ -38,7 +38,7 @@ Each of these types has a JSON schema. `headfirst-VERSION-schemas.json`, a file 
 
 
 @dataclass(frozen=True)
-class Output:
+class VerbOutput:
     """What `verb` prints; `shape` places the value of type `kind`, which has a schema of its own."""
 
     verb: str
@@ -47,49 +47,51 @@ class Output:
 
 
 OUTPUTS = (
-    Output("deploy plan", "{}; with `--bundle` also `bundle`", Plan),
-    Output("deploy status", "{}", ClusterStatus),
-    Output("deploy top", "every interval a line with {}", Snapshot),
-    Output("deploy models", "{}", Models),
-    Output("deploy models --refresh", "{}", Refresh),
-    Output("deploy check --comm", "[events](../json-events.md), then `event` `comm` with {}", Comm),
-    Output("deploy diagnose", "`ready`, and `replicas`: a list of {}", ReplicaDiagnosis),
-    Output("deploy diagnose --log FILE…", "{}", Diagnosis),
-    Output("deploy diagnose --tuning", "{}", Tuning),
-    Output("deploy report", "{}", ClusterReport),
-    Output("deploy events", "{}", EventHistory),
-    Output("deploy test", "{}", SmokeReport),
-    Output("deploy test --accuracy DATA", "{}", AccuracySummary),
-    Output("deploy test --list", "a list of objects with `case` and `title`"),
-    Output(
+    VerbOutput("deploy plan", "{}; with `--bundle` also `bundle`", Plan),
+    VerbOutput("deploy status", "{}", ClusterStatus),
+    VerbOutput("deploy top", "every interval a line with {}", Snapshot),
+    VerbOutput("deploy models", "{}", Models),
+    VerbOutput("deploy models --refresh", "{}", Refresh),
+    VerbOutput("deploy check --comm", "[events](../json-events.md), then `event` `comm` with {}", Comm),
+    VerbOutput("deploy diagnose", "`ready`, and `replicas`: a list of {}", ReplicaDiagnosis),
+    VerbOutput("deploy diagnose --log FILE…", "{}", Diagnosis),
+    VerbOutput("deploy diagnose --tuning", "{}", Tuning),
+    VerbOutput("deploy report", "{}", ClusterReport),
+    VerbOutput("deploy events", "{}", EventHistory),
+    VerbOutput("deploy test", "{}", SmokeReport),
+    VerbOutput("deploy test --accuracy DATA", "{}", AccuracySummary),
+    VerbOutput("deploy test --list", "a list of objects with `case` and `title`"),
+    VerbOutput(
         "deploy bench",
         "`folder` and {}; with `--slo` also `slo`, with `--compare` also `compared`",
         BenchResult,
     ),
-    Output("deploy bench --engines NAME,…", "`folder`, and `runs`: a list of {}", BenchResult),
-    Output("deploy tune", "`folder`, `engine_args` and {}", Tuned),
-    Output(
+    VerbOutput("deploy bench --engines NAME,…", "`folder`, and `runs`: a list of {}", BenchResult),
+    VerbOutput("deploy tune", "`folder`, `engine_args` and {}", Tuned),
+    VerbOutput(
         "deploy credentials",
         "{}, without `named_keys`, `local_ca` and what is not set, and `engine_admin_key`; with "
         "`api_key_file` also `api_key_files`, their paths by service",
         Secrets,
     ),
-    Output(
+    VerbOutput(
         "deploy credentials --service NAME",
         "`service`, `api_key`, `api`: a list of addresses; `api_key_file`, where the key is from one",
     ),
-    Output("deploy keys add", "`event` `key added`, `name`, `key`, `urls`"),
-    Output("deploy keys list", "a list of objects with `name` and the limits of the key"),
-    Output("deploy keys revoke", "`event` `key revoked`, `name`"),
-    Output("deploy backup", "`backup`: its name, and `backups`: a list of {}", Backup),
-    Output("deploy restore", "`restored`: the name of the backup"),
-    Output("deploy restore --list", "a list of {}", Backup),
-    Output("deploy lab status", "a list of {}", NodeStatus),
-    Output(
+    VerbOutput("deploy keys add", "`event` `key added`, `name`, `key`, `urls`"),
+    VerbOutput("deploy keys list", "a list of objects with `name` and the limits of the key"),
+    VerbOutput("deploy keys revoke", "`event` `key revoked`, `name`"),
+    VerbOutput("deploy backup", "`backup`: its name, and `backups`: a list of {}", Backup),
+    VerbOutput("deploy restore", "`restored`: the name of the backup"),
+    VerbOutput("deploy restore --list", "a list of {}", Backup),
+    VerbOutput("deploy lab status", "a list of {}", NodeStatus),
+    VerbOutput(
         "deploy render", "`to`, `files`: a list of objects with `path`, `mode`, `text`; `left_out`, `older`"
     ),
-    Output("deploy variables", "a list of objects with `name`, `scope`, `default`, `description`, `decided`"),
-    Output("deploy release", "`event` `released`, `hosts`, `left`"),
+    VerbOutput(
+        "deploy variables", "a list of objects with `name`, `scope`, `default`, `description`, `decided`"
+    ),
+    VerbOutput("deploy release", "`event` `released`, `hosts`, `left`"),
 )
 # Verbs that print what happens, line by line.
 EVENTS = {

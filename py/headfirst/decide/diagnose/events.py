@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes as causes
-from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Rule
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import LogRule
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, Symptom
 
 from headfirst.decide.diagnose.subject import Subject
@@ -114,7 +114,7 @@ def _matched(
         yield _event(node, causes.of_rule(subject.log, rule, timed), source)
 
 
-def _concerns(node: NodeFacts, rule: Rule, line: Line, begin: float) -> bool:
+def _concerns(node: NodeFacts, rule: LogRule, line: Line, begin: float) -> bool:
     """Whether a line of the kernel is of this run, and not of some other container's memory."""
     if not rule.standing and line.at < begin - BEFORE_S:
         return False

@@ -14,8 +14,8 @@ from ahocorasick import Automaton
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import (
     LINE_CHARS,
     NEVER,
+    LogRule,
     Profile,
-    Rule,
     conditions,
     profile,
 )
@@ -46,7 +46,7 @@ _AT_REQUEST, _AT_ERROR = 0, 1  # their places in the index
 
 
 class _QuickProfile(Profile):
-    def match(self, line: str) -> Rule | None:
+    def match(self, line: str) -> LogRule | None:
         """As Profile.match."""
         text = self.plain(line)
         places = sorted({place for _, places in self._places.iter(text) for place in places})
