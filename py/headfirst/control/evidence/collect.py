@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,11 +56,8 @@ def collect(
     nothing = {"container": container, "health": "", "metrics": "", "probe": ""}
     everything = nothing | (_requests(engine_url, subject) if engine_url else {})
     with ThreadPoolExecutor(max_workers=min(len(targets), AT_ONCE)) as pool:
-        futures = [
-            pool.submit(_node, rank, target, nothing if rank else everything, subject, scrubber)
-            for rank, target in enumerate(targets)
-        ]
-        return [future.result() for future in futures]
+        requests = chain([everything], repeat(nothing))
+        return list(pool.map(_node, count(), targets, requests, repeat(subject), repeat(scrubber)))
 
 
 def _requests(url: str, subject: Subject) -> dict[str, Any]:
