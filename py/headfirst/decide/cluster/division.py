@@ -134,13 +134,13 @@ def _placements(
         alike = replace(group, settings=group.settings.model_copy(update={"replicas": len(roles)}))
         return list(zip(roles, _divided(alike, times, taken), strict=True))
     # Where the inventory does not divide the hosts, the roles share all of them.
-    shared = [host.name for host in group.hosts if all(host in its for its in hosts_of.values())]
+    shared = [host.name for host in group.hosts if all(host in subset for subset in hosts_of.values())]
     placements: list[tuple[Role | None, tuple[Place, ...]]] = []
     for role, settings in settings_of.items():
         hosts = hosts_of[role] if hosts_of else _with_free_gpus(group, taken)
-        its = replace(group, settings=settings, hosts=hosts, role=role)
+        role_group = replace(group, settings=settings, hosts=hosts, role=role)
         used = {**times, **dict.fromkeys(shared, 2)}
-        placements += [(role, places) for places in _divided(its, used, taken)]
+        placements += [(role, places) for places in _divided(role_group, used, taken)]
     return placements
 
 
@@ -155,9 +155,9 @@ def _hosts_of_roles(group: Members) -> dict[Role, tuple[Host, ...]]:
     }
     if not any(listed.values()):
         return {}
-    rest = tuple(host for host in group.hosts if not any(host in its for its in listed.values()))
-    hosts = {role: its or rest for role, its in listed.items()}
-    if empty := next((role for role, its in hosts.items() if not its), None):
+    rest = tuple(host for host in group.hosts if not any(host in subset for subset in listed.values()))
+    hosts = {role: subset or rest for role, subset in listed.items()}
+    if empty := next((role for role, subset in hosts.items() if not subset), None):
         raise InputError(
             f"no host of {group.name or 'the service'} is left for the {empty} replicas",
             where=group.where,

@@ -48,16 +48,16 @@ def of_service(service: Service, name: str, ports: Sequence[int], setting: str, 
     return PortUse(f"{name}{of}{number}", ports, setting, service.given.get(setting), service)
 
 
-def _twice(cluster: Cluster, host: Host, port: int, use: PortUse, taken: Mapping[int, PortUse]) -> InputError:
-    other = taken[port]
+def _twice(cluster: Cluster, host: Host, port: int, use: PortUse, uses: Mapping[int, PortUse]) -> InputError:
+    other = uses[port]
     moved = use if use.setting else other
     near = (*range(port + 150, HIGHEST_PORT, 50), *range(port - 150, 1023, -50))
-    free = next(first for first in near if taken.keys().isdisjoint(range(first, first + 8)))
+    free = next(first for first in near if uses.keys().isdisjoint(range(first, first + 8)))
     hint = f"Give {moved.name} a free port" + (
         f", for example {moved.setting}={free}." if moved.setting else "."
     )
-    its, others = use.service, other.service
-    if use.setting == other.setting and its and others and its.name == others.name:
+    service, other_service = use.service, other.service
+    if use.setting == other.setting and service and other_service and service.name == other_service.name:
         hint = (
             "Give its replicas hosts of their own, or make each a service: its settings are for all of them."
         )
@@ -70,11 +70,11 @@ def _twice(cluster: Cluster, host: Host, port: int, use: PortUse, taken: Mapping
 
 def of_host(cluster: Cluster, host: Host) -> Iterator[PortUse]:
     """Those that the inventory gives out on a host."""
-    settings, given = cluster.settings, cluster.given
+    settings, places = cluster.settings, cluster.given
 
     def of_cluster(name: str, port: int, setting: str | None = None) -> PortUse:
         setting = name if setting is None else setting
-        return PortUse(name, [port], setting, given.get(setting))
+        return PortUse(name, [port], setting, places.get(setting))
 
     yield of_cluster("SSH", host.login.port or SSH_PORT, "ansible_port")
     if host in cluster.nodes:

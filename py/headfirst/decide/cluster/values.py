@@ -174,9 +174,9 @@ def device_kind(name: str) -> str:
     return match.lastgroup or "" if match else ""
 
 
-def adapters(given: dict[str, str]) -> dict[str, str]:
+def adapters(sources: dict[str, str]) -> dict[str, str]:
     """LoRA adapters: a name in the API, and an absolute folder, or a hub id with or without a revision."""
-    for name, source in given.items():
+    for name, source in sources.items():
         if not _ADAPTER.fullmatch(name):
             raise ValueError(
                 f"{name!r} cannot be an adapter's name: write at most 64 letters, digits, dots, dashes and "
@@ -188,7 +188,7 @@ def adapters(given: dict[str, str]) -> dict[str, str]:
             raise ValueError(
                 f"{source!r} has no revision after the @ of adapter {name}: write a branch, a tag or a commit"
             )
-    return given
+    return sources
 
 
 def pinned(source: str) -> tuple[str, str, str]:

@@ -52,9 +52,9 @@ def _unlike_the_first(there: list[tuple[NodeFacts, RankContainer]], subject: Sub
     flag = subject.about.head_flag
     right = values(first.argv).get(flag)
     for node, container in others:
-        given = values(container.argv).get(flag)
-        if given != right:
-            words = {"flag": flag, "given": given or "nothing", "right": right or "none"}
+        address = values(container.argv).get(flag)
+        if address != right:
+            words = {"flag": flag, "given": address or "nothing", "right": right or "none"}
             yield _on(node, subject, container, "wrong-head", **words)
         if what := _difference(first, container, subject.about.own_flags | {flag}):
             yield _on(node, subject, container, "arguments-differ", other=head.host, what=what)

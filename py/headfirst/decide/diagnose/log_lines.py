@@ -67,11 +67,11 @@ def log_line(line: bytes, limit: int) -> LogLine:
     """A line, harmless; of one that redraws itself the last state. `limit`: characters of its text."""
     text = line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2]
     sources, times = [], {}
-    while found := _unwrapped(text):
-        text = found.pop("text")
-        task = found.pop("task", None)
-        sources += [source] if (source := f"task {task}" if task else found.pop("source", None)) else []
-        times.update({clock: time for clock, time in found.items() if time})
+    while fields := _unwrapped(text):
+        text = fields.pop("text")
+        task = fields.pop("task", None)
+        sources += [source] if (source := f"task {task}" if task else fields.pop("source", None)) else []
+        times.update({clock: time for clock, time in fields.items() if time})
     text = for_terminal(text[:limit])
     start = text[:_PREFIX_CHARS]
     match = None if times else _TIME.search(start)

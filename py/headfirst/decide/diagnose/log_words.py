@@ -27,10 +27,10 @@ def index_of(patterns: Sequence[re.Pattern[str]], *, shortest: bool = False) -> 
         for word in words_of(pattern):
             places[word].append(place)
     index = Automaton()
-    for word, found in places.items():
+    for word, indices in places.items():
         if shortest and any(other in word for other in places if other != word):
             continue
-        index.add_word(word, tuple(found))
+        index.add_word(word, tuple(indices))
     index.make_automaton()
     return index
 
@@ -45,19 +45,19 @@ def words_of(pattern: re.Pattern[str]) -> tuple[str, ...]:
 
 
 def _words(items: Iterable[tuple[Any, Any]]) -> tuple[str, ...]:
-    found: list[tuple[str, ...]] = []
+    alternatives: list[tuple[str, ...]] = []
     run = ""
     for kind, value in chain(items, [(None, None)]):
         if kind is op.LITERAL and chr(value).isascii() and chr(value) not in _ESCAPED:
             run += chr(value)
             continue
-        found.append((run,) if run else ())
+        alternatives.append((run,) if run else ())
         run = ""
         if kind is op.SUBPATTERN:
-            found.append(_words(value[3]))
+            alternatives.append(_words(value[3]))
         elif kind in (op.MAX_REPEAT, op.MIN_REPEAT) and value[0]:
-            found.append(_words(value[2]))
+            alternatives.append(_words(value[2]))
         elif kind is op.BRANCH:
             branches = [_words(branch) for branch in value[1]]
-            found.append(tuple(chain(*branches)) if all(branches) else ())
-    return max(found, key=lambda words: min(map(len, words), default=0))
+            alternatives.append(tuple(chain(*branches)) if all(branches) else ())
+    return max(alternatives, key=lambda words: min(map(len, words), default=0))

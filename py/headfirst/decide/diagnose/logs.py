@@ -73,8 +73,8 @@ class LogFile:
         """Read more lines."""
         block = _COLOUR.sub(b"", block) if b"\x1b" in block else block
         for name in () if self.engines else engines.names():
-            found = _subject(name).log.named.findall(block.decode("ascii", "replace"))
-            self.engines.update([name] * len(found))
+            engine_lines = _subject(name).log.named.findall(block.decode("ascii", "replace"))
+            self.engines.update([name] * len(engine_lines))
         lines = [*self._above, *block.removesuffix(b"\n").split(b"\n")]
         for index, above in sorted(_explained(block.decode("latin-1")).items()):
             alike = lines[len(self._above) + index].translate(_ALIKE)
@@ -96,10 +96,10 @@ class LogFile:
         return sources
 
     def _keep(self, lines: Sequence[bytes], index: int, above: int) -> None:
-        kept = self._first if len(self._first) < 2 * _KEPT else self._last
+        line_buffer = self._first if len(self._first) < 2 * _KEPT else self._last
         first = self.lines - len(self._above) + 1
         for at in range(max(0, index - above, self._next - first), index + 1):
-            kept.append((first + at, lines[at]))
+            line_buffer.append((first + at, lines[at]))
         self._next = first + index + 1
 
 
@@ -107,13 +107,13 @@ def diagnose(files: Sequence[LogFile]) -> Diagnosis:
     """Where it began, over all files. Where no line names an engine, the rules of each are tried."""
     named = sum((file.engines for file in files), Counter()).most_common(1)
     names = [named[0][0]] if named else engines.names()
-    found = {engines.get(name).title: _diagnose(files, _subject(name)) for name in names}
-    decisive = [one for one in found.values() if one.decisive]
+    diagnoses = {engines.get(name).title: _diagnose(files, _subject(name)) for name in names}
+    decisive = [one for one in diagnoses.values() if one.decisive]
     causes = [one for one in decisive if one.decisive and one.decisive.weight == "cause"]
-    first = (causes or decisive or [*found.values()])[0]
+    first = (causes or decisive or [*diagnoses.values()])[0]
     if first.decisive is None:
         return first
-    rule, events = first.decisive.rule, {title: one.decisive for title, one in found.items()}
+    rule, events = first.decisive.rule, {title: one.decisive for title, one in diagnoses.items()}
     fixes = {title: event.fix for title, event in events.items() if event and event.rule == rule}
     if len(set(fixes.values())) == 1:
         return first
@@ -122,11 +122,11 @@ def diagnose(files: Sequence[LogFile]) -> Diagnosis:
 
 
 def _diagnose(files: Sequence[LogFile], of: Subject) -> Diagnosis:
-    kept = [(file, source, lines) for file in files for source, lines in file.kept().items()]
-    dated = next((line for *_, lines in kept for _, line in lines if line.clock == "local"), None)
+    sources = [(file, source, lines) for file in files for source, lines in file.kept().items()]
+    dated = next((line for *_, lines in sources for _, line in lines if line.clock == "local"), None)
     streams = [
         (file, source, [(number, line.in_year_of(dated)) for number, line in lines])
-        for file, source, lines in kept
+        for file, source, lines in sources
     ]
     clocks = [{line.clock for _, line in lines} - {""} for _, _, lines in streams]
     by_time = all(clocks) and len(set().union(*clocks)) == 1
@@ -206,7 +206,7 @@ def _explained(block: str) -> dict[int, int]:
     """The lines of a block that a rule may match, by index: how many lines before explain each."""
     starts = [0, *(newline.end() for newline in re.finditer("\n", block))]
     times = ((match.start(), (_AT_ERROR,)) for match in _GLOG.finditer(block))
-    found: dict[int, int] = {}
+    line_counts: dict[int, int] = {}
     passed: set[int] = set()
     for at, places in chain(times, _index().iter(block)):
         index = bisect_right(starts, at) - 1
@@ -216,10 +216,10 @@ def _explained(block: str) -> dict[int, int]:
         if places[0] == _AT_REQUEST:
             passed.add(index)
         elif places[0] == _AT_ERROR:
-            found[index] = _ABOVE
+            line_counts[index] = _ABOVE
         else:
-            found.setdefault(index, 0)
-    return found
+            line_counts.setdefault(index, 0)
+    return line_counts
 
 
 @cache

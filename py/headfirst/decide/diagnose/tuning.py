@@ -18,18 +18,18 @@ def tune(nodes: Sequence[NodeFacts], engine: Engine) -> Tuning:
     answer = head.metrics or HttpAnswer(0, head.problem or "the host was not probed")
     live = read_live(answer.text, metrics) if answer.status == 200 else None
     words = values(head.container.argv if head.container else ())
-    given = {flag: value for flag, value in words.items() if value and flag.startswith("--")}
-    advice = about.tune(nodes, live, given) if about.tune else _figures_alone(engine.title, live, given)
+    flags = {flag: value for flag, value in words.items() if value and flag.startswith("--")}
+    advice = about.tune(nodes, live, flags) if about.tune else _figures_alone(engine.title, live, flags)
     if advice is None:
         raise _no_figures(head, answer, metrics)
     return advice
 
 
-def _figures_alone(title: str, live: Live | None, given: dict[str, str]) -> Tuning | None:
+def _figures_alone(title: str, live: Live | None, flags: dict[str, str]) -> Tuning | None:
     if live is None:
         return None
     load = "requests wait" if live.queued else "no request waits: more load would be served"
-    return Tuning(engine=title, live=live, load=load, arguments=given, advice=None)
+    return Tuning(engine=title, live=live, load=load, arguments=flags, advice=None)
 
 
 def _no_figures(head: NodeFacts, answer: HttpAnswer, metrics: Metrics) -> NotReadyError:

@@ -226,15 +226,15 @@ def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
             )
             continue
         flag, has_value, attached = word.partition("=")
-        given = [attached] if has_value else []
+        words_of_value = [attached] if has_value else []
         while not has_value and rest and not is_flag(rest[0]):
-            if _full(spec.options.get(flag), given):
+            if _full(spec.options.get(flag), words_of_value):
                 break
-            given.append(rest.pop(0))
+            words_of_value.append(rest.pop(0))
         option = spec.options.get(flag)
         problem = _flag_problem(spec, flag, values) if option is None else _owned(spec, option, flag, values)
         if problem is None and option is not None:
-            problem = _store(option, flag, given, values) or _refused(spec, option, flag, values)
+            problem = _store(option, flag, words_of_value, values) or _refused(spec, option, flag, values)
         if problem is not None:
             problems.append(problem)
     return Arguments(values=values, problems=tuple(problems))
@@ -261,13 +261,13 @@ def is_flag(word: str) -> bool:
     return word.startswith("-") and len(word) > 1 and not _NUMBER.fullmatch(word)
 
 
-def _full(option: Mapping[str, Any] | None, given: Sequence[str]) -> bool:
+def _full(option: Mapping[str, Any] | None, words: Sequence[str]) -> bool:
     """Whether the option takes no further word."""
     if option is None:
         return False  # an unknown flag swallows its words, so that they are not reported again
     if option["type"] == "flag":
         return True
-    return option.get("nargs") in (None, "?") and len(given) == 1
+    return option.get("nargs") in (None, "?") and len(words) == 1
 
 
 def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> ArgumentProblem:
@@ -323,20 +323,20 @@ def _refused(
 
 
 def _store(
-    option: Mapping[str, Any], flag: str, given: Sequence[str], values: dict[str, Any]
+    option: Mapping[str, Any], flag: str, words: Sequence[str], values: dict[str, Any]
 ) -> ArgumentProblem | None:
     """Put the typed value into `values`, or report why the engine would refuse it."""
     dest, nargs = option["dest"], option.get("nargs")
     if option["type"] == "flag":
-        if given:
-            return ArgumentProblem(flag, f"{flag} takes no value, but {given[0]!r} is given.")
+        if words:
+            return ArgumentProblem(flag, f"{flag} takes no value, but {words[0]!r} is given.")
         negative = flag in option["negative"] if "negative" in option else flag.startswith("--no-")
         values[dest] = option.get("const", not negative)
         return None
-    if not given and nargs not in ("*", "?"):
+    if not words and nargs not in ("*", "?"):
         return ArgumentProblem(flag, f"{flag} needs a value.", _expected(option))
     typed: list[Any] = []
-    for text in given:
+    for text in words:
         if option.get("none") and text in ("", "None"):
             typed.append(None)
             continue

@@ -119,9 +119,9 @@ _OVERFLOWING = ("Gemma2", "Gemma3F", "Glm4F")
 
 def overflow(title: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> list[str]:
     """Why an engine that computes FP16 where a GPU has no BF16 gives no answers of this model, a clause."""
-    given = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower(), checkpoint.dtype)
+    dtype = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower(), checkpoint.dtype)
     without = gpu is not None and gpu.lacks(BF16_CAPABILITY)
-    if not checkpoint.architecture.startswith(_OVERFLOWING) or not (without or given == "fp16"):
+    if not checkpoint.architecture.startswith(_OVERFLOWING) or not (without or dtype == "fp16"):
         return []
     why = f"{gpu} has no BF16" if without else "write --dtype bfloat16"
     return [f"{title} computes in FP16, in which {checkpoint.architecture} overflows: {why}"]

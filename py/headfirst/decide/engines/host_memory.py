@@ -95,15 +95,15 @@ def nothing(request: HostRequest) -> KeptMemory:
 _WEIGHTS = "weights"
 
 
-def with_weights(request: HostRequest, its: KeptMemory) -> KeptMemory:
+def with_weights(request: HostRequest, memory: KeptMemory) -> KeptMemory:
     """The same beside the weights that stay in host memory, up to --cpu-offload-gb of each rank."""
     size = request.offloaded_bytes * request.ranks
     if not size:
-        return its
-    lever = its.lever
+        return memory
+    lever = memory.lever
     if lever is None and request.values.get("cpu_offload_gb"):
         lever = Lever("--cpu-offload-gb", _WEIGHTS, GIB * request.ranks)
-    return replace(its, terms={_WEIGHTS: size, **its.terms}, lever=lever)
+    return replace(memory, terms={_WEIGHTS: size, **memory.terms}, lever=lever)
 
 
 def json_object(text: object) -> Mapping[str, Any]:
@@ -117,8 +117,8 @@ def json_object(text: object) -> Mapping[str, Any]:
 
 def connectors(config: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Names and settings of a --kv-transfer-config, those inside a MultiConnector too."""
-    its = json_object(config)
-    name, extra = str(its.get("kv_connector") or ""), json_object(its.get("kv_connector_extra_config"))
+    fields = json_object(config)
+    name, extra = str(fields.get("kv_connector") or ""), json_object(fields.get("kv_connector_extra_config"))
     if name == "MultiConnector":
         listed = extra.get("connectors")
         for each in listed if isinstance(listed, list) else []:

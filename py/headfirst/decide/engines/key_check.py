@@ -48,8 +48,8 @@ def needed(path: str) -> str:
 
 def marked(routes: Any, path: str, method: Any) -> bool:
     """Whether the engine's own check, SGLang's, takes the admin key there in place of the API key."""
-    its = [route for route in routes if hasattr(getattr(route, "endpoint", None), "_auth_level")]
-    return any(route.path == path and method in route.methods for route in its)
+    marked_routes = [route for route in routes if hasattr(getattr(route, "endpoint", None), "_auth_level")]
+    return any(route.path == path and method in route.methods for route in marked_routes)
 
 
 def guard(applications: Any) -> None:

@@ -26,8 +26,8 @@ _SOURCE = "https://github.com/InternLM/lmdeploy/blob/main/docs/en/advance/spec_d
 
 def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
     """The folder, and the method where the user sets none; LMDeploy drafts one token by default."""
-    given = request.values.get("speculative_algorithm")
-    method = str(given or _method(request))
+    user_algorithm = request.values.get("speculative_algorithm")
+    method = str(user_algorithm or _method(request))
     if not method:
         kind = request.kind or "of this kind, which is not known"
         return ArgumentNeeds(
@@ -36,7 +36,7 @@ def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
     if problem := next(_refusals(version, request, method), ""):
         return ArgumentNeeds(problem=problem)
     return ArgumentNeeds(
-        ({} if given else {_ALGORITHM: method}) | {_MODEL: request.folder}, drafts.REASON, _SOURCE
+        ({} if user_algorithm else {_ALGORITHM: method}) | {_MODEL: request.folder}, drafts.REASON, _SOURCE
     )
 
 

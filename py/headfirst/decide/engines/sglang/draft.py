@@ -28,15 +28,15 @@ _SOURCE = "https://docs.sglang.io/docs/advanced_features/speculative_decoding"
 
 def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
     """The folder, and the algorithm where the user sets none; SGLang chooses steps and tokens itself."""
-    given = request.values.get("speculative_algorithm")
-    algorithm = str(given or _ALGORITHMS.get(request.kind, "")).upper()
+    user_algorithm = request.values.get("speculative_algorithm")
+    algorithm = str(user_algorithm or _ALGORITHMS.get(request.kind, "")).upper()
     if not algorithm:
         return ArgumentNeeds(
             problem=f"its kind is not known: set engine_args={_ALGORITHM} (EAGLE3, EAGLE, STANDALONE)"
         )
     if problem := next(_refusals(version, request, algorithm), ""):
         return ArgumentNeeds(problem=problem)
-    arguments = {} if given else {_ALGORITHM: algorithm}
+    arguments = {} if user_algorithm else {_ALGORITHM: algorithm}
     return ArgumentNeeds(arguments | {_PATH: request.folder}, drafts.REASON, _SOURCE)
 
 

@@ -163,11 +163,11 @@ _PROBES: dict[Task, ReadinessProbe] = {
 }
 
 
-def _tune(nodes: Sequence[NodeFacts], live: Live | None, given: Mapping[str, str]) -> Tuning | None:
+def _tune(nodes: Sequence[NodeFacts], live: Live | None, flags: Mapping[str, str]) -> Tuning | None:
     """The rules of SGLang's tuning guide; imported here, as reading logs takes a while to import."""
     from headfirst.decide.engines.sglang.tuning import tune
 
-    return tune(nodes, live, given)
+    return tune(nodes, live, flags)
 
 
 _DIAGNOSTICS = Diagnostics(

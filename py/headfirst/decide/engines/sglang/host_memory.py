@@ -34,8 +34,8 @@ _FILES = "/tmp/hicache"  # noqa: S108 - SGLang's own folder in the container
 
 def host_memory(request: HostRequest) -> KeptMemory:
     """What all ranks of a host keep there."""
-    its = with_weights(request, _cache(request))
-    return replace(its, problems=_problems(request))
+    memory = with_weights(request, _cache(request))
+    return replace(memory, problems=_problems(request))
 
 
 def _cache(request: HostRequest) -> KeptMemory:
@@ -48,28 +48,28 @@ def _cache(request: HostRequest) -> KeptMemory:
     if not (values.get("enable_hierarchical_cache") or offloads):
         return _without(request, backup=decode)
     folders, notes, terms = _storage(request)
-    its = KeptMemory(terms, keeps_free=_KEEPS_FREE, share=_share(request), folders=folders, notes=notes)
+    memory = KeptMemory(terms, keeps_free=_KEEPS_FREE, share=_share(request), folders=folders, notes=notes)
     size, ratio = values.get("hicache_size", 0), values.get("hicache_ratio")
     if size > 0:
         lever = Lever("--hicache-size", _CACHE, _GB * request.ranks)
-        return replace(its, terms=terms | {_CACHE: size * _GB * request.ranks}, lever=lever)
+        return replace(memory, terms=terms | {_CACHE: size * _GB * request.ranks}, lever=lever)
     lowered = ratio is None
     if ratio is None:
         ratio = _BUFFER_RATIO if values.get("hicache_host_memory_mode") == "buffer_only" else _RATIO
     if request.pool_bytes is None:
-        return replace(its, unknown=(_CACHE,), lowered=lowered)
+        return replace(memory, unknown=(_CACHE,), lowered=lowered)
     mirrored = request.pool_bytes * request.ranks
     lever = Lever("--hicache-ratio", _CACHE, mirrored, 0.1)
-    return replace(its, terms=terms | {_CACHE: int(ratio * mirrored)}, lowered=lowered, lever=lever)
+    return replace(memory, terms=terms | {_CACHE: int(ratio * mirrored)}, lowered=lowered, lever=lever)
 
 
 def _without(request: HostRequest, *, backup: bool) -> KeptMemory:
     """A decode replica keeps the KV cache of requests that it interrupts, in a pool for at least one."""
     values = request.values
     by_default = "cpu_tensor" if values.get("disaggregation_decode_enable_radix_cache") else "host_pool"
-    kept = values.get("disaggregation_decode_retraction_backup", by_default) == "host_pool"
+    in_host_pool = values.get("disaggregation_decode_retraction_backup", by_default) == "host_pool"
     checkpoint = request.checkpoint
-    if not backup or not kept or checkpoint.mla or checkpoint.recurrent or not request.pool_bytes:
+    if not backup or not in_host_pool or checkpoint.mla or checkpoint.recurrent or not request.pool_bytes:
         return KeptMemory()
     share = max(_BACKUP_RATIO, (request.longest or 0) / request.tokens if request.tokens else 0)
     terms = {_BACKUP: int(share * request.pool_bytes) * request.ranks}
@@ -90,7 +90,7 @@ def _problems(request: HostRequest) -> tuple[str, ...]:
             "--disable-radix-cache": values.get("disable_radix_cache"),
             "a division of prefill and decode": role,
         }
-        problems += [f"--enable-lmcache excludes {what}" for what, given in others.items() if given]
+        problems += [f"--enable-lmcache excludes {what}" for what, is_set in others.items() if is_set]
     if hierarchical and values.get("disable_radix_cache"):
         problems.append("--enable-hierarchical-cache excludes --disable-radix-cache")
     if hierarchical and role == "decode" and not values.get("disaggregation_decode_enable_radix_cache"):

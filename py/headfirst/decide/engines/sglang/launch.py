@@ -95,8 +95,8 @@ def _transfer(request: LaunchRequest) -> list[str]:
 
 def _cpu_defaults(extra: tuple[str, ...]) -> list[str]:
     """The CPU defaults that the user did not set."""
-    given = {word.partition("=")[0] for word in extra}
-    return [word for flag, value in _CPU_DEFAULTS.items() if flag not in given for word in (flag, value)]
+    user_flags = {word.partition("=")[0] for word in extra}
+    return [word for flag, value in _CPU_DEFAULTS.items() if flag not in user_flags for word in (flag, value)]
 
 
 def _environment(request: LaunchRequest) -> dict[str, str]:

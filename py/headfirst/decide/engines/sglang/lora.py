@@ -71,9 +71,9 @@ def _refusals(config: AdapterConfig, values: Mapping[str, Any]) -> Iterator[str]
         yield "modules of several ranks (rank_pattern)"
     if isinstance(config.targets, str) and config.targets not in _ALL:
         yield f"target_modules={config.targets or 'null'}, which is no list of names"
-    given = values.get("max_lora_rank")
-    if given and config.rank > given:
-        yield f"rank {config.rank}, and --max-lora-rank is {given}"
+    max_rank = values.get("max_lora_rank")
+    if max_rank and config.rank > max_rank:
+        yield f"rank {config.rank}, and --max-lora-rank is {max_rank}"
     allowed = _modules(values.get("lora_target_modules") or ("all",))
     others = _modules(config.targets) - allowed - {"all"}
     if others and "all" not in allowed:
@@ -96,10 +96,10 @@ def problems(checkpoint: Checkpoint, values: Mapping[str, Any]) -> list[str]:
 
 def sized_modules(checkpoint: Checkpoint) -> frozenset[str]:
     """Modules, by SGLang's names, that adapters of this architecture can have."""
-    own = (sized for name, sized in _OWN_SIZED.items() if checkpoint.architecture.startswith(name))
+    own_sizes = (sized for name, sized in _OWN_SIZED.items() if checkpoint.architecture.startswith(name))
     latent = _LATENT_SIZED if checkpoint.mla else frozenset()
     index = _INDEX_SIZED if checkpoint.mla and checkpoint.index else frozenset()
-    return next(own, _SIZED | latent | index)
+    return next(own_sizes, _SIZED | latent | index)
 
 
 def are_all_sized(checkpoint: Checkpoint) -> bool:
@@ -148,8 +148,8 @@ def is_known(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
 
 def _adapted(checkpoint: Checkpoint, values: Mapping[str, Any]) -> frozenset[str]:
     """The user's --lora-target-modules, or those of all adapters."""
-    if given := values.get("lora_target_modules"):
-        return _modules(given)
+    if targets := values.get("lora_target_modules"):
+        return _modules(targets)
     return frozenset().union(*(_modules(config.targets) for config in checkpoint.adapters if config))
 
 

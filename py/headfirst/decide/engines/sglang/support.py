@@ -132,30 +132,30 @@ def _gpu(checkpoint: Checkpoint, gpu: Gpu | None) -> list[str]:
 def _quantization(
     version: str, has: SupportTable, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
 ) -> list[str]:
-    given: str | None = values.get("quantization")
-    kept = _kept(checkpoint)
-    if given is not None and given not in has.quantizations:
-        return [f"SGLang {version} has no quantisation {given} for NVIDIA GPUs"]
-    if kept is None and given is not None and has.quantizations[given].checkpoint_only:
+    argument: str | None = values.get("quantization")
+    stored = _method(checkpoint)
+    if argument is not None and argument not in has.quantizations:
+        return [f"SGLang {version} has no quantisation {argument} for NVIDIA GPUs"]
+    if stored is None and argument is not None and has.quantizations[argument].checkpoint_only:
         if values.get("quantize_and_serve"):
             return []
         return [
-            f"--quantization {given} needs a checkpoint that is quantised with it, and this one is "
+            f"--quantization {argument} needs a checkpoint that is quantised with it, and this one is "
             f"{checkpoint.dtype.upper()} (--quantization fp8 quantises while loading)"
         ]
     # An FP8 checkpoint that is not read on the GPU is converted before (plan/weights/precision.py).
-    if given is None and checkpoint.dtype in (*FLOATS, "fp8"):
+    if argument is None and checkpoint.dtype in (*FLOATS, "fp8"):
         return []
-    method = given if kept is None else _loaded(has, checkpoint, kept, given)
-    if method is None and given is not None:
-        return [f"the checkpoint is quantised with {kept}, not with {given}: leave --quantization out"]
-    if kept == "int8" and given is None:
+    method = argument if stored is None else _loaded(has, checkpoint, stored, argument)
+    if method is None and argument is not None:
+        return [f"the checkpoint is quantised with {stored}, not with {argument}: leave --quantization out"]
+    if stored == "int8" and argument is None:
         return [
             "its weights are INT8 and its config.json has no quantization_config, which SGLang needs "
             "(--quantization w8a8_int8 where each channel has a scale)"
         ]
     if method is None:
-        name = checkpoint.quantization_name if checkpoint.quantization else kept
+        name = checkpoint.quantization_name if checkpoint.quantization else stored
         return [f"SGLang {version} does not load checkpoints quantised with {name} on NVIDIA GPUs"]
     lowest = divmod(has.quantizations[method].min_capability, 10)
     if gpu is not None and gpu.lacks(lowest):
@@ -167,7 +167,7 @@ def _quantization(
     return []
 
 
-def _kept(checkpoint: Checkpoint) -> str | None:
+def _method(checkpoint: Checkpoint) -> str | None:
     """The method that the checkpoint is quantised with, by SGLang's name; None for BF16 and the like."""
     quantization = checkpoint.quantization
     if checkpoint.dtype in FLOATS:
@@ -180,7 +180,7 @@ def _kept(checkpoint: Checkpoint) -> str | None:
     return {"fp8": "modelopt_fp8", "mxfp8": "mxfp8"}.get(quantization.scheme, "modelopt")
 
 
-def _loaded(has: SupportTable, checkpoint: Checkpoint, kept: str, given: str | None) -> str | None:
+def _loaded(has: SupportTable, checkpoint: Checkpoint, stored: str, argument: str | None) -> str | None:
     """The method by which SGLang loads a quantised checkpoint; None: it refuses.
 
     Source: configs/model_config.py, _verify_quantization, and override_quantization_method of the methods.
@@ -188,24 +188,24 @@ def _loaded(has: SupportTable, checkpoint: Checkpoint, kept: str, given: str | N
     quantization = checkpoint.quantization
     variants = quantization.variants if quantization else ()
     bits = quantization.bits if quantization else None
-    if given == kept or kept == "modelopt_mixed" or (kept in _MODELOPT and given not in _AGAIN):
-        return kept
-    if given == "modelopt" and kept == "mxfp8" and quantization and quantization.method == "modelopt":
-        return kept
-    if kept == "gptq" and given in (None, "gptq_marlin"):
+    if argument == stored or stored == "modelopt_mixed" or (stored in _MODELOPT and argument not in _AGAIN):
+        return stored
+    if argument == "modelopt" and stored == "mxfp8" and quantization and quantization.method == "modelopt":
+        return stored
+    if stored == "gptq" and argument in (None, "gptq_marlin"):
         return "gptq_marlin" if _read_by_marlin(quantization) else None
-    if given is None:
-        return kept if kept in has.quantizations else None
-    if given == "moe_wna16":
-        fits = bits in (None, 4) if kept == "awq" else kept == "gptq" and bits in (None, *_MARLIN_BITS)
-        return given if fits and "desc_act" not in variants else None
+    if argument is None:
+        return stored if stored in has.quantizations else None
+    if argument == "moe_wna16":
+        fits = bits in (None, 4) if stored == "awq" else stored == "gptq" and bits in (None, *_MARLIN_BITS)
+        return argument if fits and "desc_act" not in variants else None
     accepted = (
-        (given == "awq_marlin" and kept == "awq")
-        or (given == "humming" and kept != "mxfp4")
-        or (given == "w8a8_int8" and kept == "int8")  # known by its tensors alone, and not to SGLang
-        or kept in has.compatible.get(given, ())
+        (argument == "awq_marlin" and stored == "awq")
+        or (argument == "humming" and stored != "mxfp4")
+        or (argument == "w8a8_int8" and stored == "int8")  # known by its tensors alone, and not to SGLang
+        or stored in has.compatible.get(argument, ())
     )
-    return given if accepted else None
+    return argument if accepted else None
 
 
 def _read_by_marlin(quantization: Quantized | None) -> bool:
@@ -223,7 +223,7 @@ def fp8_capability(version: str, checkpoint: Checkpoint) -> tuple[int, int] | No
     Mixtures of experts need FP8 units; the layers of dense models run as weight-only FP8 from 8.0 on
     (layers/quantization/fp8_utils.py, can_auto_enable_marlin_fp8).
     """
-    method = table(version).quantizations.get(_kept(checkpoint) or "")
+    method = table(version).quantizations.get(_method(checkpoint) or "")
     if method is None:
         return None
     return max((8, 0) if checkpoint.moe is None else FP8_CAPABILITY, divmod(method.min_capability, 10))
@@ -321,11 +321,11 @@ def computing(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
     maybe_downgrade_dtype_for_legacy_gpu, of the GPU."""
     if gpu is None or checkpoint.dtype not in FLOATS:
         return None
-    given = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
+    argument = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
     if gpu.lacks(BF16_CAPABILITY):
         dtype, reason = "fp16", f"{gpu} has no BF16"
-    elif given:
-        dtype, reason = given, "--dtype is set"
+    elif argument:
+        dtype, reason = argument, "--dtype is set"
     elif checkpoint.dtype == "fp32":
         dtype = "bf16" if checkpoint.architecture.startswith("Gemma") else "fp16"
         reason = "it computes FP32 checkpoints in 16 bits"

@@ -55,7 +55,7 @@ class Past(BaseModel):
     max_running: int | None = None
 
 
-def tune(nodes: Sequence[NodeFacts], live: Live | None, given: Mapping[str, str]) -> Tuning | None:
+def tune(nodes: Sequence[NodeFacts], live: Live | None, flags: Mapping[str, str]) -> Tuning | None:
     """Advice for a service; None where there are no figures, and it has not run out of memory either."""
     there = [node.container for node in nodes if node.container]
     past = read_past([(*container.earlier, *container.log) for container in there])
@@ -67,17 +67,17 @@ def tune(nodes: Sequence[NodeFacts], live: Live | None, given: Mapping[str, str]
         past=past.model_dump(),
         seen=f"{past.reports} reports of decoding in the log, {past.retractions} retractions",
         load=_load(live, past),
-        arguments=dict(given),
-        advice=advise(live, past, given),
+        arguments=dict(flags),
+        advice=advise(live, past, flags),
     )
 
 
-def advise(live: Live | None, past: Past, given: Mapping[str, str]) -> list[Advice]:
-    """The advice of the guide for these figures; `given` are the flags that the engine was started with."""
-    return [*_for_memory(past, given), *_for_scheduling(live, past, given)]
+def advise(live: Live | None, past: Past, flags: Mapping[str, str]) -> list[Advice]:
+    """The advice of the guide for these figures; `flags` are the flags that the engine was started with."""
+    return [*_for_memory(past, flags), *_for_scheduling(live, past, flags)]
 
 
-def _for_memory(past: Past, given: Mapping[str, str]) -> list[Advice]:
+def _for_memory(past: Past, flags: Mapping[str, str]) -> list[Advice]:
     advice = []
     chunk = past.chunked_prefill or 0
     smaller = [str(size) for size in CHUNKS if chunk <= 0 or size < chunk]
@@ -93,16 +93,16 @@ def _for_memory(past: Past, given: Mapping[str, str]) -> list[Advice]:
             Advice(setting="--max-running-requests", change=f"lower it{most}", why=why, values=lower)
         )
     if past.device_oom:  # the other kind is the KV cache's own, which a smaller fraction would shrink
-        now = f" (now {given['--mem-fraction-static']})" if "--mem-fraction-static" in given else ""
+        now = f" (now {flags['--mem-fraction-static']})" if "--mem-fraction-static" in flags else ""
         change = f"lower it by 0.05{now}, which helps prefill and decoding"
         why = "the memory outside weights and KV cache was used up"
-        less = [f"{float(given['--mem-fraction-static']) - 0.05:.2f}"] if now else []
+        less = [f"{float(flags['--mem-fraction-static']) - 0.05:.2f}"] if now else []
         advice.append(Advice(setting="--mem-fraction-static", change=change, why=why, values=less))
     return advice
 
 
-def _for_scheduling(live: Live | None, past: Past, given: Mapping[str, str]) -> list[Advice]:
-    conservativeness = float(given.get("--schedule-conservativeness", 1.0))
+def _for_scheduling(live: Live | None, past: Past, flags: Mapping[str, str]) -> list[Advice]:
+    conservativeness = float(flags.get("--schedule-conservativeness", 1.0))
     if past.retractions > max(1, past.reports / RARE):
         target = CAREFUL if conservativeness < CAREFUL else conservativeness + 0.3
         why = (
@@ -121,7 +121,7 @@ def _for_scheduling(live: Live | None, past: Past, given: Mapping[str, str]) -> 
             advice.append(Advice(setting="--max-running-requests", change=change, why=why, values=[more]))
         elif conservativeness > EAGER:
             advice.append(_conservativeness("lower", EAGER, conservativeness, why))
-    if live.queued > QUEUE_RANGE[1] and given.get("--schedule-policy") == "lpm":
+    if live.queued > QUEUE_RANGE[1] and flags.get("--schedule-policy") == "lpm":
         why = f"{live.queued:.0f} requests wait, and lpm sorts them all at each step"
         change = "use fcfs (now lpm)"
         advice.append(Advice(setting="--schedule-policy", change=change, why=why, values=["fcfs"]))

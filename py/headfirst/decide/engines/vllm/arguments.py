@@ -44,9 +44,9 @@ def check(spec: Specification, words: Sequence[str]) -> Arguments:
 
 
 def _missing(values: Mapping[str, Any]) -> Iterator[ArgumentProblem]:
-    for given, needed, flag in _NEEDS:
-        if values.get(given) and not values.get(needed):
-            name = f"--{given.replace('_', '-')}"
+    for option, needed, flag in _NEEDS:
+        if values.get(option) and not values.get(needed):
+            name = f"--{option.replace('_', '-')}"
             yield ArgumentProblem(name, f"{name} does not work without {flag}.", f"Add {flag}.")
 
 
@@ -60,8 +60,8 @@ def _without_server(values: Mapping[str, Any]) -> Iterator[ArgumentProblem]:
 def without_servers(words: Sequence[str]) -> list[str]:
     """The arguments of a headless rank, which refuses a number of servers."""
     options = arguments.each(words)
-    kept = [option for option in options if plain(option)[0].partition("=")[0] not in _SERVERS]
-    return [word for option in kept for word in option]
+    rank_options = [option for option in options if plain(option)[0].partition("=")[0] not in _SERVERS]
+    return [word for option in rank_options for word in option]
 
 
 def _unregistered(spec: Specification, values: Mapping[str, Any]) -> Iterator[ArgumentProblem]:

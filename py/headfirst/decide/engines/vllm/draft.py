@@ -39,15 +39,15 @@ _STATED = "The draft's config.json states how many tokens it proposes."
 def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
     """The folder, and method and number of tokens where the user sets none."""
     config = request.values.get("speculative_config") or {}
-    given = request.values.get("spec_method") or config.get("method")
-    method = given or _METHODS.get(request.kind, "")
+    user_method = request.values.get("spec_method") or config.get("method")
+    method = user_method or _METHODS.get(request.kind, "")
     if not method:
         return ArgumentNeeds(
             problem="its kind is not known: set engine_args=--spec-method (eagle3, eagle, draft_model)"
         )
     if problem := next(_refusals(version, request, method), ""):
         return ArgumentNeeds(problem=problem)
-    arguments = {"--spec-model": request.folder} | ({} if given else {"--spec-method": method})
+    arguments = {"--spec-model": request.folder} | ({} if user_method else {"--spec-method": method})
     note = _shorter(request, method)
     if request.values.get("spec_tokens") or config.get("num_speculative_tokens"):
         return ArgumentNeeds(arguments, drafts.REASON, _DOCS, note)
@@ -66,8 +66,8 @@ def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
 def _shorter(request: DraftRequest, method: str) -> str:
     """The note on a model of its own that drafts fewer tokens than the service serves (config/vllm.py,
     _limit_max_model_len_to_draft)."""
-    draft, given = request.target.draft, request.values.get("max_model_len")
-    longest = given if given and given > 0 else request.target.max_context
+    draft, max_length = request.target.draft, request.values.get("max_model_len")
+    longest = max_length if max_length and max_length > 0 else request.target.max_context
     if draft is None or method != "draft_model" or draft.max_context >= longest:
         return ""
     return f"vLLM lowers the longest request to the {draft.max_context:,} tokens of the draft model."

@@ -33,8 +33,8 @@ _SIMPLE_DISK_BYTES = 100 * GIB  # of each rank
 
 def host_memory(request: HostRequest) -> KeptMemory:
     """What all ranks of a host keep there."""
-    its = with_weights(request, _cache(request))
-    return replace(its, problems=(*_layer_problems(request.values), *its.problems))
+    memory = with_weights(request, _cache(request))
+    return replace(memory, problems=(*_layer_problems(request.values), *memory.problems))
 
 
 def _layer_problems(values: Mapping[str, Any]) -> Iterator[str]:
@@ -52,9 +52,9 @@ def _cache(request: HostRequest) -> KeptMemory:
     values, size = request.values, request.values.get("kv_offloading_size")
     if size is None:
         for name, extra in connectors(values.get("kv_transfer_config")):
-            its = _of_connector(request, name, extra)
-            if its is not None:
-                return its
+            memory = _of_connector(request, name, extra)
+            if memory is not None:
+                return memory
         return KeptMemory()
     if request.role:
         return KeptMemory(
@@ -77,9 +77,9 @@ def _of_connector(request: HostRequest, name: str, extra: Mapping[str, Any]) -> 
         return KeptMemory(notes=(LMCACHE_SERVER,))
     if name == "SimpleCPUOffloadConnector":
         size = whole(extra, _BYTES, _SIMPLE_BYTES) // _group(request)
-        its = _private(request, whole(extra, f"{_BYTES}_per_rank", size), Lever(_BYTES, _CACHE, 0))
+        memory = _private(request, whole(extra, f"{_BYTES}_per_rank", size), Lever(_BYTES, _CACHE, 0))
         if extra.get("kv_offload_backend") != "disk":
-            return its
+            return memory
         if not extra.get("disk_path"):
             return KeptMemory(problems=('kv_offload_backend "disk" does not work without disk_path',))
         most = whole(extra, "disk_capacity_bytes", _SIMPLE_DISK_BYTES) * request.ranks

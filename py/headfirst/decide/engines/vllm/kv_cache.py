@@ -128,8 +128,8 @@ def _stage(
 ) -> Blocks:
     if checkpoint.compress_ratios:
         return _compressed(checkpoint, stage, in_flight)
-    own = checkpoint.layers - checkpoint.shared_kv_layers
-    kinds = checkpoint.kinds(range(stage.start, min(stage.stop, own)))
+    caching_layers = checkpoint.layers - checkpoint.shared_kv_layers
+    kinds = checkpoint.kinds(range(stage.start, min(stage.stop, caching_layers)))
     whole = _token_bytes(checkpoint, gpu, layout, values, "full")
     full, sliding = kinds["full"], sum(kinds[kind] for kind in _WINDOWS)
     if checkpoint.architecture.startswith("MiMoV2"):  # its layers that draft have a window (mimo_v2_mtp.py)
@@ -158,8 +158,8 @@ def _stage(
     size = _group_size(full, sliding)
     largest = max(whole, window)
     # The smaller of two pages has more tokens where that makes them equal; else it is padded.
-    tokens, kept = (least * (largest // each if largest % each == 0 else 1) for each in (whole, window))
-    groups = (_full(-(-full // size), tokens), kind(-(-sliding // size), kept, length))
+    tokens, per_window = (least * (largest // each if largest % each == 0 else 1) for each in (whole, window))
+    groups = (_full(-(-full // size), tokens), kind(-(-sliding // size), per_window, length))
     return Blocks(largest * least * size, tokens, groups)
 
 
@@ -205,9 +205,9 @@ def _with_states(
     tokens = unit * max(1, -(-state_bytes // (unit * token_bytes)))
     kimi = hopper and checkpoint.architecture.startswith("KimiK3")
     prefilled = state.kind == "mamba2" or flashinfer or kimi
-    kept = (2 + drafted + prefilled) if aligned else 1 + drafted
+    per_request = (2 + drafted + prefilled) if aligned else 1 + drafted
     size = _group_size(full, states) if full else states
-    groups = (_full(-(-full // size), tokens), Group(-(-states // size), lambda _: kept, grows=False))
+    groups = (_full(-(-full // size), tokens), Group(-(-states // size), lambda _: per_request, grows=False))
     return Blocks(tokens * token_bytes * size, tokens, groups, states=True)
 
 
@@ -303,14 +303,16 @@ def _token_bytes(
 
 def _dtype(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> str:
     """What the cache is stored in: the argument, else as the checkpoint's scales are for."""
-    given = str(values.get("kv_cache_dtype", "auto"))
-    if given != "auto":
-        return given
+    argument = str(values.get("kv_cache_dtype", "auto"))
+    if argument != "auto":
+        return argument
     datacentre = gpu.compute_capability is not None and gpu.compute_capability[0] == _BLACKWELL
     if checkpoint.architecture == "GlmMoeDsaForCausalLM" and datacentre:
         return "fp8"
-    own = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
-    return "fp8_e4m3" if own == "fp8" else own or given  # the name of ModelOpt's FP8 (utils/torch_utils.py)
+    dtype = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
+    return (
+        "fp8_e4m3" if dtype == "fp8" else dtype or argument
+    )  # the name of ModelOpt's FP8 (utils/torch_utils.py)
 
 
 def _element(dtype: str, checkpoint: Checkpoint) -> int:

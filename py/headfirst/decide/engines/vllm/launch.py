@@ -48,24 +48,24 @@ def rendezvous_ports(request: LaunchRequest) -> range:
 
 def _serve(request: LaunchRequest, nodes: list[str]) -> list[str]:
     """The arguments of `vllm`. The API key comes from the config file; headless ranks have no HTTP."""
-    given = {word.partition("=")[0] for word in plain(request.extra_args)}
+    user_flags = {word.partition("=")[0] for word in plain(request.extra_args)}
     command = ["serve", request.model_dir, "--served-model-name", request.served_name]
     command += ["--tensor-parallel-size", str(request.layout.tensor)]
     if request.layout.pipeline > 1:
         command += ["--pipeline-parallel-size", str(request.layout.pipeline)]
     command += nodes
-    if request.trust_remote_code and "--trust-remote-code" not in given:
+    if request.trust_remote_code and "--trust-remote-code" not in user_flags:
         command += ["--trust-remote-code"]
     if request.rank == 0:
         command += ["--host", request.listen_address, "--port", str(request.port)]
         command += ["--config", request.config_file] if request.config_file else []
-    command += _defaults(_TASKS.get(request.task, {}), given)
+    command += _defaults(_TASKS.get(request.task, {}), user_flags)
     if request.device == "cpu":
-        command += _defaults(_cpu_defaults(request), given)
+        command += _defaults(_cpu_defaults(request), user_flags)
     if request.transfer:
         command += ["--kv-transfer-config", _transfer_config(request, request.transfer)]
     if request.adapters:
-        command += [] if "--enable-lora" in given else ["--enable-lora"]
+        command += [] if "--enable-lora" in user_flags else ["--enable-lora"]
         command += ["--lora-modules", *(f"{name}={folder}" for name, folder in request.adapters.items())]
     extra = request.extra_args if request.rank == 0 else without_servers(request.extra_args)
     return [*command, *extra]
@@ -118,9 +118,9 @@ def _handshake(request: LaunchRequest, port: int) -> list[str]:
     return ["--data-parallel-address", request.head_address, "--data-parallel-rpc-port", str(port)]
 
 
-def _defaults(flags: dict[str, str | None], given: set[str]) -> list[str]:
+def _defaults(flags: dict[str, str | None], user_flags: set[str]) -> list[str]:
     """The flags that the user did not set."""
-    missing = {flag: value for flag, value in flags.items() if flag not in given}
+    missing = {flag: value for flag, value in flags.items() if flag not in user_flags}
     return [word for flag, value in missing.items() for word in ((flag,) if value is None else (flag, value))]
 
 

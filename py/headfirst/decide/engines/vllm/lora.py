@@ -38,8 +38,8 @@ _ENDS = ("Cohere2Vision", "Exaone4_5", "Granite", "Lfm2Vl", "Llama4", "MiniCPM",
 
 def needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
     """--max-lora-rank for these adapters; a problem is what vLLM refuses of one."""
-    given = values.get("max_lora_rank")
-    if problem := lora.refusal("vLLM", adapters, lambda config: _refusals(config, given)):
+    max_rank = values.get("max_lora_rank")
+    if problem := lora.refusal("vLLM", adapters, lambda config: _refusals(config, max_rank)):
         return ArgumentNeeds(problem=problem)
     known = {name: config.largest_rank for name, config in adapters.items() if config}
     limit = rank_limit(tuple(adapters.values()), values)
@@ -49,7 +49,7 @@ def needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
             f"vLLM accepts ranks up to {limit} and ends at start with a larger one: "
             "engine_args=--max-lora-rank raises it."
         )
-    arguments = {} if given or limit == _DEFAULT else {"--max-lora-rank": str(limit)}
+    arguments = {} if max_rank or limit == _DEFAULT else {"--max-lora-rank": str(limit)}
     name = max(known, key=lambda name: known[name], default="")
     largest = known.get(name, 0)
     reason = f"The largest rank of the adapters is {largest} ({name}); the default is {_DEFAULT}."
@@ -58,13 +58,13 @@ def needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
 
 def rank_limit(adapters: tuple[AdapterConfig | None, ...], values: Mapping[str, Any]) -> int:
     """--max-lora-rank: the user's, or the least of its values for the adapters; one not read may have 16."""
-    if given := values.get("max_lora_rank"):
-        return int(given)
+    if max_rank := values.get("max_lora_rank"):
+        return int(max_rank)
     largest = max((config.largest_rank if config else _DEFAULT for config in adapters), default=_DEFAULT)
     return next((value for value in _RANKS if value >= largest), _RANKS[-1])
 
 
-def _refusals(config: AdapterConfig, given: int | None) -> Iterator[str]:
+def _refusals(config: AdapterConfig, max_rank: int | None) -> Iterator[str]:
     if config.absent:
         yield f"no {' and no '.join(config.absent)}"
     if saved := [name for name in config.saved_modules if name not in _SAVED]:
@@ -76,9 +76,9 @@ def _refusals(config: AdapterConfig, given: int | None) -> Iterator[str]:
         yield f"init_lora_weights={config.init}, which changes the base model's weights"
     if config.bias != "none":
         yield f"bias={config.bias}"
-    if config.largest_rank > (given or _RANKS[-1]):
+    if config.largest_rank > (max_rank or _RANKS[-1]):
         yield f"rank {config.largest_rank}, and " + (
-            f"--max-lora-rank is {given}" if given else f"ranks go up to {_RANKS[-1]}"
+            f"--max-lora-rank is {max_rank}" if max_rank else f"ranks go up to {_RANKS[-1]}"
         )
 
 

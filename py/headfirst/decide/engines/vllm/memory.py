@@ -74,8 +74,8 @@ def batch(gpu: Gpu, layout: Layout, checkpoint: Checkpoint, values: Mapping[str,
 def context(checkpoint: Checkpoint, values: Mapping[str, Any]) -> int:
     """Tokens of the longest request: --max-model-len, or the model's own without LongRoPE's factors
     (config/model.py, _get_and_verify_max_len)."""
-    given = values.get("max_model_len")
-    return int(given) if given and given > 0 else checkpoint.short_context or checkpoint.max_context
+    limit = values.get("max_model_len")
+    return int(limit) if limit and limit > 0 else checkpoint.short_context or checkpoint.max_context
 
 
 def memory_use(

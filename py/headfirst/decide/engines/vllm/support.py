@@ -145,11 +145,11 @@ def computing(
     version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
 ) -> Computing | None:
     """What config/model.py, _get_and_verify_dtype, makes of --dtype, and of `auto` on this GPU."""
-    plain, given = checkpoint.dtype in FLOATS, FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
-    if gpu is None or not plain or given == checkpoint.dtype:
+    plain, dtype = checkpoint.dtype in FLOATS, FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
+    if gpu is None or not plain or dtype == checkpoint.dtype:
         return None
-    if given:
-        return Computing(given, "--dtype is set")
+    if dtype:
+        return Computing(dtype, "--dtype is set")
     supported = _supported(version, checkpoint, gpu)
     if checkpoint.dtype in supported and checkpoint.dtype != "fp32":
         return None
@@ -171,19 +171,19 @@ def _supported(version: str, checkpoint: Checkpoint, gpu: Gpu) -> list[str]:
 
 def _dtype(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Iterator[str]:
     """Types that it refuses for the GPU, the model or the quantisation."""
-    given = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
-    if given == "fp16" and checkpoint.architecture in tables(version)["without_float16"]:
+    dtype = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
+    if dtype == "fp16" and checkpoint.architecture in tables(version)["without_float16"]:
         yield f"vLLM computes {checkpoint.architecture} in BF16 or FP32, and --dtype sets FP16"
     if gpu is None:
         return
-    if given == "bf16" and gpu.lacks(BF16_CAPABILITY):
+    if dtype == "bf16" and gpu.lacks(BF16_CAPABILITY):
         needed = capability_text(BF16_CAPABILITY)
         yield f"--dtype sets BF16, which needs compute capability {needed}, unlike {gpu}"
     method = values.get("quantization") or _method(checkpoint)
     if method in FLOATS or _ALIASES.get(method, method) in tables(version)["float32_quantizations"]:
         return
-    if (given or _supported(version, checkpoint, gpu)[0]) == "fp32":
-        why = "--dtype sets" if given else f"{checkpoint.architecture} on {gpu} needs"
+    if (dtype or _supported(version, checkpoint, gpu)[0]) == "fp32":
+        why = "--dtype sets" if dtype else f"{checkpoint.architecture} on {gpu} needs"
         yield f"{why} FP32, in which vLLM does not compute {method}"
 
 
@@ -202,9 +202,9 @@ def _fp8_cache(
     (v1/attention/backends, platforms/cuda.py)."""
     if gpu is None or not gpu.lacks(FP8_CAPABILITY) or _with_flashinfer(checkpoint, gpu, values):
         return
-    own = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
-    given = str(values.get("kv_cache_dtype", "auto"))
-    if (own if given == "auto" else given).startswith("fp8"):
+    cache_dtype = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
+    argument = str(values.get("kv_cache_dtype", "auto"))
+    if (cache_dtype if argument == "auto" else argument).startswith("fp8"):
         plain = "float16" if gpu.lacks(BF16_CAPABILITY) else "bfloat16"
         yield (
             f"vLLM {version} keeps an FP8 KV cache of {checkpoint.architecture} from compute capability "
@@ -239,16 +239,16 @@ def _quantization(
     version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
 ) -> Iterator[str]:
     """What config/model.py, _verify_quantization, refuses, and a GPU that lacks the method's kernels."""
-    given, kept = values.get("quantization"), _method(checkpoint)
+    argument, stored = values.get("quantization"), _method(checkpoint)
     # An FP8 checkpoint that is not read on the GPU is converted before (plan/weights/precision.py).
-    if given is None and kept == "int8":
+    if argument is None and stored == "int8":
         yield "its weights are INT8 and its config.json has no quantization_config, which vLLM needs"
-    if given is None and checkpoint.dtype in (*FLOATS, "fp8", "int8"):
+    if argument is None and checkpoint.dtype in (*FLOATS, "fp8", "int8"):
         return
-    if given and kept not in (*FLOATS, "int8") and not _loads(checkpoint, kept, given):
-        yield f"the checkpoint is quantised with {kept}, not with {given}: leave --quantization out"
+    if argument and stored not in (*FLOATS, "int8") and not _loads(checkpoint, stored, argument):
+        yield f"the checkpoint is quantised with {stored}, not with {argument}: leave --quantization out"
         return
-    method = kept if given is None or (kept in _KEPT and given != "humming") else given
+    method = stored if argument is None or (stored in _KEPT and argument != "humming") else argument
     lowest = capability(version, method)
     if lowest is None:
         yield f"vLLM {version} does not have the quantisation {method}"
@@ -259,16 +259,16 @@ def _quantization(
         yield f"vLLM {version} serves {method} from compute capability {needed} on, unlike {gpu}"
 
 
-def _loads(checkpoint: Checkpoint, kept: str, given: str) -> bool:
-    """Whether a checkpoint that is quantised with `kept` is loaded with --quantization `given`."""
+def _loads(checkpoint: Checkpoint, stored: str, argument: str) -> bool:
+    """Whether a checkpoint that is quantised with `stored` is loaded with --quantization `argument`."""
     quantization = checkpoint.quantization
-    if kept in _KEPT:
+    if stored in _KEPT:
         return True
-    if given == "moe_wna16":
+    if argument == "moe_wna16":
         bits = quantization.bits if quantization else None
-        fits = bits in (None, 4) if kept == "awq" else kept == "gptq" and bits in (None, 4, 8)
+        fits = bits in (None, 4) if stored == "awq" else stored == "gptq" and bits in (None, 4, 8)
         return fits and not (quantization and "desc_act" in quantization.variants)
-    return given in (kept, "humming") or given in _ALSO.get(kept, ())
+    return argument in (stored, "humming") or argument in _ALSO.get(stored, ())
 
 
 def _is_deprecated(version: str, method: str) -> bool:
@@ -288,11 +288,11 @@ def length_problems(
     checkpoint: Checkpoint, values: Mapping[str, Any], environment: Mapping[str, str]
 ) -> list[str]:
     """A --max-model-len that is more than the model's context (config/model.py, _get_and_verify_max_len)."""
-    given, most = values.get("max_model_len") or 0, _context(checkpoint, values.get("hf_overrides") or {})
-    if most is None or given <= most or environment.get(_LONGER, "").strip().lower() in _TRUE:
+    limit, most = values.get("max_model_len") or 0, _context(checkpoint, values.get("hf_overrides") or {})
+    if most is None or limit <= most or environment.get(_LONGER, "").strip().lower() in _TRUE:
         return []
     return [
-        f"--max-model-len {given} is more than the model's {most} (engine_env={_LONGER}=1 turns vLLM's check "
+        f"--max-model-len {limit} is more than the model's {most} (engine_env={_LONGER}=1 turns vLLM's check "
         "off)"
     ]
 
