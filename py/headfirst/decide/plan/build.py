@@ -29,12 +29,12 @@ def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pla
 def _build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Plan:
     services = [
         advised(
-            kept.plan(cluster, its, checkpoint),
-            contents.with_packages(its, checkpoint),
+            kept.plan(cluster, service, checkpoint),
+            contents.with_packages(service, checkpoint),
             ServiceTrial.of(cluster, at),
         )
-        for at, its in enumerate(cluster.services)
-        for checkpoint in [checkpoints[its.name]]
+        for at, service in enumerate(cluster.services)
+        for checkpoint in [checkpoints[service.name]]
     ]
     memory.refuse(cluster, services)
     folders.refuse(cluster, services)
@@ -56,7 +56,7 @@ def _build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pl
         spares=spares,
         monitoring=watch,
         proxy=front,
-        outbound=[found for host in cluster.hosts if (found := outbound.of_host(cluster, host))],
+        outbound=[*filter(None, (outbound.of_host(cluster, host) for host in cluster.hosts))],
         container_runtime=cluster.settings.container_runtime,
         notes=[
             *cluster.notes,

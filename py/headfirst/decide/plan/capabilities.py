@@ -17,7 +17,7 @@ def of(
     """Those of the planned arguments. `version`: of an image without tables."""
     main, dialect = pools[-1], engine.request_dialect(pools[-1].values)
     started = of_command(engine, replicas[-1].nodes[0].container.command)  # with what the plan sets for CPUs
-    context = min(_context(its.sized.fit, started.context_tokens) for its in pools)
+    context = min(_context(pool.sized.fit, started.context_tokens) for pool in pools)
     return Capabilities(
         tools=_capability("tools", dialect.tool_parser, main, version),
         reasoning=_capability("reasoning", dialect.reasoning_parser, main, version),

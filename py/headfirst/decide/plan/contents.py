@@ -82,8 +82,9 @@ def refuse_lacking(
 
 def other_files(values: Mapping[str, Any]) -> list[str]:
     """Why weights are not loaded: files that are no safetensors are neither fetched nor checked."""
-    given = values.get("load_format")
-    return [f"--load-format {given} reads other files than safetensors"] if given in _OTHER_FILES else []
+    load_format = values.get("load_format")
+    other = load_format in _OTHER_FILES
+    return [f"--load-format {load_format} reads other files than safetensors"] if other else []
 
 
 def refuse_image(service: Service, engine: Engine, image: str, programs: Sequence[str]) -> None:

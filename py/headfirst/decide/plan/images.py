@@ -57,15 +57,15 @@ def refuse_other_engine(engine: Engine, image: str | None, where: str | None) ->
 
 def recipe(service: Service, engine: Engine) -> ImageRecipe:
     """How the engine's image is built. InputError where it cannot be."""
-    made = engine.image_recipe(service.settings.engine_device)
-    if made is None:
+    recipe_of_engine = engine.image_recipe(service.settings.engine_device)
+    if recipe_of_engine is None:
         raise InputError(
             f"the {service.settings.engine_device} image of {engine.title} {engine.version} cannot be built "
             "here",
             where=service.given.get("engine_image_source"),
             hint="Leave engine_image_source out: the image is then pulled from its registry.",
         )
-    return made
+    return recipe_of_engine
 
 
 def _is_named(image: str, program: Program, setting: str, where: str | None) -> bool:

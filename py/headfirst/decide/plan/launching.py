@@ -114,11 +114,13 @@ class Launching:
     @property
     def replaced(self) -> Iterator[str]:
         """Notes on variables of engine_env that the plan sets to something else, or under another name."""
-        given = {**self._service.settings.engine_env, **self._service.secret_env}
-        firsts = [replace(ranks[0].request, extra_env={}) for ranks in self._ranks.values() if given]
-        own = [self._engine.launch(request).environment for request in firsts]
-        differing = [name for name in given if any(env.get(name) != given[name] for env in own)]
-        return overrides.notes("engine_env", differing, {KEY_FILE}.union(*own), self._engine.variable_aliases)
+        user_env = {**self._service.settings.engine_env, **self._service.secret_env}
+        firsts = [replace(ranks[0].request, extra_env={}) for ranks in self._ranks.values() if user_env]
+        envs = [self._engine.launch(request).environment for request in firsts]
+        differing = [name for name in user_env if any(env.get(name) != user_env[name] for env in envs)]
+        return overrides.notes(
+            "engine_env", differing, {KEY_FILE}.union(*envs), self._engine.variable_aliases
+        )
 
     def scheduled(self, replica: Replica) -> types.Scheduled:
         """The same replica where a scheduler chooses the hosts; all hosts get the same network settings."""

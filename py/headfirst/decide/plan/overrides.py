@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 def notes(
-    setting: str, given: Iterable[str], planned: Collection[str], aliases: Mapping[str, str]
+    setting: str, variables: Iterable[str], planned: Collection[str], aliases: Mapping[str, str]
 ) -> Iterator[str]:
     """A note for each; no value is in one. `planned`: names that the plan sets to something else; `aliases`:
     other names of such, beside those with or without an S at the end.
     """
-    for name in given:
+    for name in variables:
         others = (aliases.get(name), f"{name}S", name.removesuffix("S"))
         if name in planned:
             yield f"{setting}: {name} replaces the plan's own value"

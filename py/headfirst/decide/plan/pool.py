@@ -132,7 +132,7 @@ def decide(
         arguments = values_of(choice.arguments)
     refuse_unsupported(arguments)
     room = fit(loaded.checkpoint, gpu, sizes, engine, dtype=loaded.dtype, arguments=arguments)
-    kept = memory.kept(service, engine, loaded.checkpoint, sizes, machines.nodes, arguments, room)
+    host_memory = memory.kept(service, engine, loaded.checkpoint, sizes, machines.nodes, arguments, room)
     sized = types.Sized(
         tensor_parallel=sizes.tensor,
         pipeline_parallel=sizes.pipeline,
@@ -145,7 +145,7 @@ def decide(
         chosen_arguments=list(choice.chosen),
         arguments_left_out=list(choice.left_out),
         fit=room,
-        host_memory=memory.plan(service, engine, kept, ranks=sizes.world // machines.nodes),
+        host_memory=memory.plan(service, engine, host_memory, ranks=sizes.world // machines.nodes),
     )
     return Pool(
         service=service,
@@ -161,7 +161,7 @@ def decide(
         values=arguments,
         needs=needs,
         drafts=drafts,
-        host_notes=kept.notes,
+        host_notes=host_memory.notes,
         sized=sized,
     )
 

@@ -113,9 +113,9 @@ class _Selection:
         new, values = self._new(rule)
         if values.keys() & self._taken.keys():
             return
-        if given := values.keys() & self._users.keys():
+        if user_flags := values.keys() & self._users.keys():
             self._settle(rule)
-            if any(self._users[name] != values[name] for name in given) and not rule.offered:
+            if any(self._users[name] != values[name] for name in user_flags) and not rule.offered:
                 self.left_out.append(_line(new, "engine_args sets another value", rule))
             return
         version = self._situation.version
@@ -189,8 +189,8 @@ def _unmet(rule: ArgumentRule, situation: Situation, layout: Layout) -> str | No
     if lowest := rule.compute_capability:
         if situation.gpu is None:
             return ""
-        given = situation.gpu.compute_capability
-        if given is None or not rule.suits(given):
+        capability = situation.gpu.compute_capability
+        if capability is None or not rule.suits(capability):
             return f"it needs compute capability {lowest.removesuffix('+')}, unlike {situation.gpu}"
     return next((_LACKING.get(need, "") for need in rule.needs if not _has(need, situation, layout)), None)
 

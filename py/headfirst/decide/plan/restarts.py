@@ -57,7 +57,7 @@ def differences(running: Spec, planned: Spec) -> list[Difference]:
 def keeping(
     settings: ServiceSettings,
     role: Role | None,
-    found: Sequence[Difference],
+    differences: Sequence[Difference],
     differ: Callable[[Mapping[str, Any]], Sequence[Difference]],
 ) -> list[str]:
     """The lines of the inventory that keep what runs, as far as settings can; `role`: of the replica.
@@ -65,19 +65,19 @@ def keeping(
     `differ` plans with other settings and returns what differs then; it raises InputError for settings that
     a plan refuses. A line is returned only where the plan that follows it differs less.
     """
-    kept: dict[str, Any] = {}
-    left = set(found)
-    for difference in found:
-        present = settings.model_copy(update=kept)
-        tried = kept | _kept(present, f"{role}_" if role else "", difference)
+    settings_kept: dict[str, Any] = {}
+    left = set(differences)
+    for difference in differences:
+        present = settings.model_copy(update=settings_kept)
+        tried = settings_kept | _kept(present, f"{role}_" if role else "", difference)
         try:
             type(settings).model_validate(settings.model_dump(exclude_unset=True) | tried)
-            after = set(differ(tried)) if tried != kept else left
+            after = set(differ(tried)) if tried != settings_kept else left
         except (InputError, ValidationError):
             continue
         if after < left:
-            kept, left = tried, after
-    return [f"{name}={_written(value)}" for name, value in kept.items()]
+            settings_kept, left = tried, after
+    return [f"{name}={_written(value)}" for name, value in settings_kept.items()]
 
 
 def _kept(settings: ServiceSettings, prefix: str, difference: Difference) -> dict[str, Any]:

@@ -69,10 +69,10 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         cluster,
         service,
         checkpoint,
-        max((its.sized.fit for its in pools), key=lambda fit: fit.weight_bytes_per_rank),
-        memory.of_hosts([(its.service, its.sized.host_memory) for its in pools]),
-        max(its.layout.world for its in pools),
-        layers.joined([layers.by_host(its.service, engine, checkpoint, its.layout) for its in pools]),
+        max((part.sized.fit for part in pools), key=lambda fit: fit.weight_bytes_per_rank),
+        memory.of_hosts([(part.service, part.sized.host_memory) for part in pools]),
+        max(part.layout.world for part in pools),
+        layers.joined([layers.by_host(part.service, engine, checkpoint, part.layout) for part in pools]),
         convert=main.precision.convert_to_bf16,
     )
     draft = drafting.timed(cluster, service, main.drafts.model)
@@ -82,24 +82,24 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
             runtime=cluster.settings.container_runtime,
             engine=engine,
             checkpoint=checkpoint,
-            layout=its.layout,
-            task=its.task,
+            layout=part.layout,
+            task=part.task,
             model_dir=weights.directory,
             adapters={adapter.name: adapter.directory for adapter in lora},
             draft_dir=draft.directory if draft else None,
             remote_code=trusted.remote_code,
-            arguments=its.choice.arguments,
+            arguments=part.choice.arguments,
             among=service.hosts if moved else None,
             moved=moved,
-            shared_bytes=its.sized.host_memory.shared_bytes if its.sized.host_memory else 0,
+            shared_bytes=part.sized.host_memory.shared_bytes if part.sized.host_memory else 0,
         )
-        for its in pools
+        for part in pools
     ]
     launched = [
         (launching, replica)
-        for launch, its in zip(launches, pools, strict=True)
-        for launching in [launch(its.service)]
-        for replica in its.service.replicas
+        for launch, part in zip(launches, pools, strict=True)
+        for launching in [launch(part.service)]
+        for replica in part.service.replicas
     ]
     outside_v1 = engine.request_dialect(main.values).paths_outside_v1(main.task)
     replicas = [launching.replica(replica) for launching, replica in launched]
@@ -140,15 +140,15 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         scheduled=[launching.scheduled(replica) for launching, replica in launched],
         standbys=[
             waiting
-            for launch, its in zip(launches, pools, strict=True)
-            for waiting in standby.standbys(cluster, its.service, its.gpu, launch)
+            for launch, part in zip(launches, pools, strict=True)
+            for waiting in standby.standbys(cluster, part.service, part.gpu, launch)
         ],
         paths_outside_v1=outside_v1,
         routers=routers,
         warnings=list(
             dict.fromkeys(
                 [
-                    *(text for its in pools for text in judgement.warnings(its)),
+                    *(text for part in pools for text in judgement.warnings(part)),
                     *(text for launching in dict(launched) for text in launching.replaced),
                 ]
             )
@@ -159,9 +159,9 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                 for text in (
                     note,
                     *(
-                        _computing_note(engine, its.served, its.loaded.computing, its.loaded.dtype)
-                        for its in pools
-                        if its.loaded.computing
+                        _computing_note(engine, part.served, part.loaded.computing, part.loaded.dtype)
+                        for part in pools
+                        if part.loaded.computing
                     ),
                     _NO_TEMPLATE if main.task == "completion" and settings.task is None else "",
                     contents.own_image_note(engine, main.image, programs),
@@ -170,8 +170,8 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                     *main.drafts.notes,
                     contents.packages_note(service, engine, checkpoint) if external else "",
                     contents.unmounted_note(settings.engine_args, replicas[0].nodes[0].container.volumes),
-                    *(text for its in pools for text in its.host_notes),
-                    _ONE_OF_A_PART if before and min(len(its.service.replicas) for its in pools) == 1 else "",
+                    *(text for part in pools for text in part.host_notes),
+                    _ONE_OF_A_PART if before and 1 in (len(part.service.replicas) for part in pools) else "",
                     _BEHIND_PROXY if settings.api_key_file and cluster.has_proxy else "",
                     _BESIDE_ROUTERS.format(paths=" and ".join(outside_v1))
                     if outside_v1 and routers and not cluster.has_proxy

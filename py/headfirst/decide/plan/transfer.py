@@ -127,7 +127,7 @@ def _rounded(value: float) -> str:
 def _link(hosts: Sequence[Host]) -> tuple[float, str]:
     """The slowest host's link in bytes a second: its RDMA ports together, or its interface."""
     networks = network.choose(hosts, gpus=True)
-    pairs = [(host.network, its.hca) for host, its in zip(hosts, networks, strict=True)]
+    pairs = [(host.network, choice.hca) for host, choice in zip(hosts, networks, strict=True)]
     rates = [
         rdma.gbit(facts, hca) if facts or not hca else _ASSUMED_GBIT * max(1, len(nccl.rdma_devices(hca)))
         for facts, hca in pairs
@@ -135,5 +135,6 @@ def _link(hosts: Sequence[Host]) -> tuple[float, str]:
     if slowest := min(rates):
         known = pairs[rates.index(slowest)][0]
         return slowest * 10**9 / 8, f"RDMA at {slowest:.3g} Gbit/s{'' if known else ' (assumed)'}"
-    its = link(hosts)
-    return its.bytes_per_second, f"the network at {its.text}{' (assumed)' if its.known == 'assumed' else ''}"
+    nic = link(hosts)
+    assumed = " (assumed)" if nic.known == "assumed" else ""
+    return nic.bytes_per_second, f"the network at {nic.text}{assumed}"

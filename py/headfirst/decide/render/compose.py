@@ -27,7 +27,7 @@ def files(plan: Plan, header: Sequence[str]) -> Files:
     """`compose.yaml` for a plan of one host, else a numbered file for each, the head's first."""
     host_parts = hosts(plan)
     alone = len(host_parts) == 1
-    made = {
+    host_files = {
         ONE_HOST if alone else f"{numbered(host.name, index, len(host_parts))}.yaml": File(
             documents(_about(header, host), _host(host, alone=alone))
         )
@@ -37,7 +37,7 @@ def files(plan: Plan, header: Sequence[str]) -> Files:
         secret_files.SCRIPT: script(
             secret_files.make_script(header, secrets(host_parts), secret_files.given(plan))
         ),
-        **made,
+        **host_files,
         ASK_SCRIPT: script(ask_script(header, plan)),
     }
 

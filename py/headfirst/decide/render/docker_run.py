@@ -18,7 +18,7 @@ _STOP_S = 60
 def files(plan: Plan, header: Sequence[str], container_program: str) -> Files:
     """`container_program`: docker, nerdctl or podman."""
     host_parts = hosts(plan)
-    made = {
+    host_files = {
         f"{numbered(host.name, index, len(host_parts))}.sh": script(_host(header, host, container_program))
         for index, host in enumerate(host_parts)
     }
@@ -26,7 +26,7 @@ def files(plan: Plan, header: Sequence[str], container_program: str) -> Files:
         secret_files.SCRIPT: script(
             secret_files.make_script(header, secrets(host_parts), secret_files.given(plan))
         ),
-        **made,
+        **host_files,
         ASK_SCRIPT: script(ask_script(header, plan)),
     }
 

@@ -84,11 +84,11 @@ def files(plan: Plan, header: Sequence[str], options: Options) -> Files:
             f"two objects would have the name {doubled}, since names in Kubernetes have no underscore",
             hint="Rename one of the services.",
         )
-    made = {
+    manifests = {
         f"{api_name(service)}.yaml": File(_service(header, service, options)) for service in plan.services
     }
     secrets = secret_files.make_script(header, secret_files.scheduled(plan), secret_files.given(plan))
-    return {secret_files.SCRIPT: script(secrets), **made}
+    return {secret_files.SCRIPT: script(secrets), **manifests}
 
 
 def _service(header: Sequence[str], service: PlannedService, options: Options) -> str:

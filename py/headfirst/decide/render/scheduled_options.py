@@ -39,19 +39,19 @@ limit() { # NAME FLAG VALUE UNIT CONSEQUENCE
 def stated(
     container: Container,
     carried: Collection[str],
-    given: Mapping[str, object],
+    fixed: Mapping[str, object],
     by: str,
     *,
     limits: Collection[str] = FLAGS,
 ) -> list[str]:
-    """A line for each option that is set, not `carried` and not what `given` has: what `by` does in any case.
+    """A line for each option that is set, not `carried` and not what `fixed` has: what `by` does in any case.
 
-    `carried` and the keys of `given` are fields of Container; `limits` are those of its ulimits that are set.
+    `carried` and the keys of `fixed` are fields of Container; `limits` are those of its ulimits that are set.
     """
     unset = type(container)(name=container.name, image=container.image)
     lines = []
     for field, value in container:
-        if field in carried or value == given.get(field, getattr(unset, field)):
+        if field in carried or value == fixed.get(field, getattr(unset, field)):
             continue
         lines.append(f"Not carried out by {by}: {field} {json.dumps(value, ensure_ascii=False)}")
     lines += [

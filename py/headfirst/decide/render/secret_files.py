@@ -111,27 +111,27 @@ def given(plan: Plan) -> dict[str, str]:
 
 
 def make_script(
-    header: Sequence[str], files: Sequence[SecretFile], given: Mapping[str, str] = MappingProxyType({})
+    header: Sequence[str], files: Sequence[SecretFile], settings: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Makes each secret once, but for those of `given`, and writes the files; mode 0600."""
+    """Makes each secret once, but for those of `settings`, and writes the files; mode 0600."""
     about = [
         "Makes secrets/ with mode 0600. It can be run again: an existing secret is kept, also one of yours",
         "(one line in its file). Hosts need the files of secrets/ that their own file here names.",
     ]
-    named = sorted(_secrets(line for file in files for line in file.lines))
-    made = "".join(_made(name, given) for name in named)
+    names = sorted(_secrets(line for file in files for line in file.lines))
+    commands = "".join(_command(name, settings) for name in names)
     return program(
         [*header, "", *about],
         FAIL,
         _FUNCTIONS,
-        f'umask 077\ncd "$(dirname "$0")"\nmkdir -p {FOLDER}\nchmod 700 {FOLDER}\n{made}',
+        f'umask 077\ncd "$(dirname "$0")"\nmkdir -p {FOLDER}\nchmod 700 {FOLDER}\n{commands}',
         "".join(_write(file) for file in {file.name: file for file in files}.values()),
     )
 
 
-def _made(name: str, given: Mapping[str, str]) -> str:
-    if name in given:
-        words = ["given", name, given[name]]
+def _command(name: str, settings: Mapping[str, str]) -> str:
+    if name in settings:
+        words = ["given", name, settings[name]]
     elif name.startswith(ENVIRONMENT):
         words = ["value", name, name.rpartition("-")[2]]
     else:

@@ -311,9 +311,9 @@ def _left_out(job: _Job) -> list[str]:
         carried |= {"env_file"} if job.environments else set()
         lines += scheduled_options.stated(planned, carried, _GIVEN, "Slurm")
     if job.router:
-        given = {**_GIVEN, "ipc_mode": None}
+        options = {**_GIVEN, "ipc_mode": None}
         lines += scheduled_options.stated(
-            job.router.container.without_files(), slurm_router.CARRIED, given, "Slurm for the router"
+            job.router.container.without_files(), slurm_router.CARRIED, options, "Slurm for the router"
         )
     return list(dict.fromkeys(lines))
 

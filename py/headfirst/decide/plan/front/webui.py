@@ -68,14 +68,14 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
 
 def notes(cluster: Cluster) -> Iterator[str]:
     """What webui_env replaces of the plan's. InputError for what a setting of the inventory has."""
-    given, where = {**cluster.settings.webui_env, **cluster.webui_secret_env}, cluster.given.get("webui_env")
-    if name := next((name for name in given if name in _SETTINGS), None):
+    env, where = {**cluster.settings.webui_env, **cluster.webui_secret_env}, cluster.given.get("webui_env")
+    if name := next((name for name in env if name in _SETTINGS), None):
         raise InputError(
             f"webui_env: {name} is the plan's own", where=where, hint=f"Write {_SETTINGS[name]} instead."
         )
-    own = _environment(cluster, ())
-    differing = [name for name, value in given.items() if own.get(name) != value]
-    return overrides.notes("webui_env", differing, own.keys() | _secrets(()).keys(), _ALIASES)
+    planned = _environment(cluster, ())
+    differing = [name for name, value in env.items() if planned.get(name) != value]
+    return overrides.notes("webui_env", differing, planned.keys() | _secrets(()).keys(), _ALIASES)
 
 
 def chats(services: Sequence[PlannedService]) -> list[PlannedService]:

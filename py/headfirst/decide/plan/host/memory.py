@@ -43,7 +43,7 @@ def kept(
     pool = fit.kv_pool_bytes
     if pool is not None and fit.kv_tokens and not fit.state_bytes_per_request:
         pool = min(pool, fit.kv_tokens * fit.kv_bytes_per_token)  # the user's limit in tokens
-    its = engine.host_memory(
+    memory = engine.host_memory(
         HostRequest(
             checkpoint=checkpoint,
             layout=layout,
@@ -57,33 +57,33 @@ def kept(
             offloaded_bytes=fit.offloaded_bytes_per_rank,
         )
     )
-    if its.problems:
+    if memory.problems:
         raise InputError(
-            f"{engine.title} {engine.version} does not start: {'; '.join(its.problems)}.",
+            f"{engine.title} {engine.version} does not start: {'; '.join(memory.problems)}.",
             where=service.given.get("engine_args"),
             hint="Change these arguments.",
         )
-    return its
+    return memory
 
 
-def plan(service: Service, engine: Engine, its: KeptMemory, *, ranks: int) -> types.HostMemory | None:
+def plan(service: Service, engine: Engine, memory: KeptMemory, *, ranks: int) -> types.HostMemory | None:
     """The same in the plan, for `ranks` on a host; InputError for a folder that is not mounted."""
-    if not (its.terms or its.unknown or its.folders):
+    if not (memory.terms or memory.unknown or memory.folders):
         return None
-    lever = its.lever
+    lever = memory.lever
     memories = [host.memory_bytes for host in service.hosts if host.memory_bytes]
-    if its.lowered and memories:
-        most = int(its.share * (min(memories) - its.keeps_free))
-        its = replace(its, terms={what: min(size, max(0, most)) for what, size in its.terms.items()})
+    if memory.lowered and memories:
+        most = int(memory.share * (min(memories) - memory.keeps_free))
+        memory = replace(memory, terms={what: min(size, max(0, most)) for what, size in memory.terms.items()})
     return types.HostMemory(
-        bytes=sum(its.terms.values()),
-        terms=dict(its.terms),
-        unknown=list(its.unknown),
-        shared_bytes=its.shared,
-        keeps_free_bytes=its.keeps_free,
-        lowered=its.lowered,
-        folders=[_folder(service, folder) for folder in its.folders],
-        reason=_reason(service, engine, its, ranks),
+        bytes=sum(memory.terms.values()),
+        terms=dict(memory.terms),
+        unknown=list(memory.unknown),
+        shared_bytes=memory.shared,
+        keeps_free_bytes=memory.keeps_free,
+        lowered=memory.lowered,
+        folders=[_folder(service, folder) for folder in memory.folders],
+        reason=_reason(service, engine, memory, ranks),
         lever=lever.name if lever else None,
         lever_term=lever.term if lever else "",
         unit_bytes=lever.unit_bytes if lever else 0,
@@ -119,24 +119,26 @@ def _folder(service: Service, folder: KeptFolder) -> types.CacheFolder:
     return types.CacheFolder(path=path, host_path=None, limit=folder.limit)
 
 
-def _reason(service: Service, engine: Engine, its: KeptMemory, ranks: int) -> str:
+def _reason(service: Service, engine: Engine, memory: KeptMemory, ranks: int) -> str:
     """A sentence each: what is kept, what is beside it, what the hosts have, and the folders."""
-    parts = [f"{memory_text(size)} of {what}" for what, size in its.terms.items()]
-    parts += [f"{what}, whose size is not known without the GPU" for what in its.unknown]
+    parts = [f"{memory_text(size)} of {what}" for what, size in memory.terms.items()]
+    parts += [f"{what}, whose size is not known without the GPU" for what in memory.unknown]
     sentences = []
     if parts:
-        most = "up to " if its.lowered else ""
+        most = "up to " if memory.lowered else ""
         sentences.append(
             f"each host of a replica keeps {most}{' and '.join(parts)} for {ranks} "
             f"rank{'s' if ranks > 1 else ''}"
-            + (f" ({its.lever.name})" if its.lever else "")
+            + (f" ({memory.lever.name})" if memory.lever else "")
             + f", beside about {memory_text(ranks * RANK_BYTES)} of their processes (estimated)."
         )
-    if its.keeps_free and parts:
-        less = "takes less if the host has less" if its.lowered else "ends at start otherwise"
-        sentences.append(f"{engine.title} leaves {memory_text(its.keeps_free)} of the host free and {less}.")
-    if its.shared:
-        sentences.append(f"It is shared memory: /dev/shm needs {memory_text(its.shared)} of room.")
+    if memory.keeps_free and parts:
+        less = "takes less if the host has less" if memory.lowered else "ends at start otherwise"
+        sentences.append(
+            f"{engine.title} leaves {memory_text(memory.keeps_free)} of the host free and {less}."
+        )
+    if memory.shared:
+        sentences.append(f"It is shared memory: /dev/shm needs {memory_text(memory.shared)} of room.")
     memories = [host.memory_bytes for host in service.hosts if host.memory_bytes]
     if parts:
         sentences.append(
@@ -144,12 +146,12 @@ def _reason(service: Service, engine: Engine, its: KeptMemory, ranks: int) -> st
             if memories
             else "The hosts' memory is not known; --probe reads it."
         )
-    need = sum(its.terms.values()) + its.keeps_free + ranks * RANK_BYTES
-    if not memories and not its.lowered and need > _USUAL:
+    need = sum(memory.terms.values()) + memory.keeps_free + ranks * RANK_BYTES
+    if not memories and not memory.lowered and need > _USUAL:
         sentences.append(f"Most servers with GPUs have {memory_text(_USUAL)} or less.")
-    if memories and not its.lowered and need > min(memories):
+    if memories and not memory.lowered and need > min(memories):
         sentences.append("By this estimate a host runs out of memory.")
-    sentences += [_about(folder) for folder in its.folders]
+    sentences += [_about(folder) for folder in memory.folders]
     text = " ".join(sentences)
     return text[:1].upper() + text[1:]
 
@@ -163,10 +165,10 @@ def _about(folder: KeptFolder) -> str:
 def of_hosts(pools: Iterable[tuple[Service, types.HostMemory | None]]) -> int:
     """Bytes that the ranks of a service keep on the host that has most of them."""
     sums: dict[str, int] = {}
-    for service, its in pools:
-        for replica in service.replicas if its else ():
+    for service, memory in pools:
+        for replica in service.replicas if memory else ():
             for host in replica.hosts:
-                sums[host.name] = sums.get(host.name, 0) + (its.bytes if its else 0)
+                sums[host.name] = sums.get(host.name, 0) + (memory.bytes if memory else 0)
     return max(sums.values(), default=0)
 
 
@@ -175,25 +177,25 @@ def on_host(
 ) -> list[tuple[types.PlannedService, types.HostMemory]]:
     """Of each rank on the host, in the order of services."""
     return [
-        (service, kept)
+        (service, memory)
         for service in services
         for replica in service.replicas
         for node in replica.nodes
-        if node.host == host and (kept := service.sized(replica).host_memory)
+        if node.host == host and (memory := service.sized(replica).host_memory)
     ]
 
 
 def required_bytes(ranks: Sequence[types.HostMemory]) -> int:
     """What a host must have for these."""
-    least = max((its.keeps_free_bytes for its in ranks), default=0)
-    return sum(its.required_bytes for its in ranks) + least
+    least = max((memory.keeps_free_bytes for memory in ranks), default=0)
+    return sum(memory.required_bytes for memory in ranks) + least
 
 
 def refuse(cluster: Cluster, services: Sequence[types.PlannedService]) -> None:
     """Raise for a host that does not have the memory which its ranks keep, or that no host has."""
     for host in cluster.ranks:
         ranks = on_host(services, host.name)
-        need = required_bytes([its for _, its in ranks])
+        need = required_bytes([memory for _, memory in ranks])
         if ranks and need > (host.memory_bytes or _MOST):
             raise _too_much(cluster, host, ranks, need)
 
@@ -203,15 +205,15 @@ def _too_much(
 ) -> InputError:
     """The largest of these is to be lowered, to what the others and the processes leave."""
     service, largest = max(ranks, key=lambda rank: rank[1].required_bytes)
-    its = cluster.service(service.name)
+    configured = cluster.service(service.name)
     same = sum(kept.lever == largest.lever and of is service for of, kept in ranks)
     gpus = sum(_ranks(of) for of, _ in ranks)
     room = (host.memory_bytes or _MOST) - need + same * largest.required_bytes
-    room -= gpus * RANK_BYTES + len(ranks) * memory_bytes(its.settings.shm_size)
+    room -= gpus * RANK_BYTES + len(ranks) * memory_bytes(configured.settings.shm_size)
     value = largest.largest(room // same - largest.bytes + largest.terms.get(largest.lever_term, 0))
     terms: dict[str, int] = {}
-    for _, kept in ranks:
-        for what, size in kept.terms.items() if not kept.lowered else ():
+    for _, host_memory in ranks:
+        for what, size in host_memory.terms.items() if not host_memory.lowered else ():
             terms[what] = terms.get(what, 0) + size
     title = engines.get(service.engine, service.engine_version).title
     free = largest.keeps_free_bytes
@@ -221,7 +223,7 @@ def _too_much(
         + f", and its ranks need {memory_text(need)}: "
         + " and ".join(f"{memory_text(size)} of {what}" for what, size in terms.items())
         + (f", and {title} leaves {memory_text(free)} free" if free else ""),
-        where=next((its.given[name] for name in _ARGUMENTS if its.given.get(name)), None),
+        where=next((configured.given[name] for name in _ARGUMENTS if configured.given.get(name)), None),
         hint=f"Set {largest.lever} to {value} or less{'' if known else '; --probe reads the memory'}."
         if value
         else f"Leave out {largest.lever or 'what keeps it there'}, or take hosts with more memory.",

@@ -17,9 +17,9 @@ def refuse(cluster: Cluster, services: Sequence[PlannedService]) -> None:
     uses: dict[str, list[PortUse]] = {}
     for service, planned in zip(cluster.services, services, strict=True):
         for replica in planned.replicas:
-            its = service.of_role(replica.role)
+            role_service = service.of_role(replica.role)
             for node in replica.nodes:
-                uses.setdefault(node.host, []).extend(_of_rank(its, planned, replica, node))
+                uses.setdefault(node.host, []).extend(_of_rank(role_service, planned, replica, node))
     ports.refuse(cluster, uses)
 
 
@@ -34,8 +34,8 @@ def _of_rank(
         "engine_port": node.more_ports,
         "kv_transfer_port": listed[end + 1 :],
     }
-    for setting, taken in after.items():
-        yield ports.of_service(service, f"the ports after {setting}", taken, setting, replica.index)
+    for setting, numbers in after.items():
+        yield ports.of_service(service, f"the ports after {setting}", numbers, setting, replica.index)
     engine = engines.get(planned.engine, planned.engine_version)
     for name, value in engine.check_arguments(service.settings.engine_args).values.items():
         if name.endswith("_port") and isinstance(value, int) and value > 0:

@@ -79,8 +79,8 @@ def _ranks_on(host: Host, services: Sequence[PlannedService]) -> list[_Rank]:
 def _closed(cluster: Cluster, host: Host, ranks: Sequence[_Rank]) -> list[str]:
     """Ports and ranges, closed by number, at which ranks meet, and give their KV cache away."""
     closed: dict[str, None] = {}
-    taken = {port for use in ports.of_host(cluster, host) for port in use.ports}
-    taken |= {replica.engine_port for _, replica, _ in ranks}
+    used_ports = {port for use in ports.of_host(cluster, host) for port in use.ports}
+    used_ports |= {replica.engine_port for _, replica, _ in ranks}
     for _, replica, node in ranks:
         # A rank that is alone meets nobody. vLLM's data-parallel groups give it away on each host.
         if replica.transfer_port or (node.rank == 0 and len(replica.nodes) > 1):
@@ -89,7 +89,7 @@ def _closed(cluster: Cluster, host: Host, ranks: Sequence[_Rank]) -> list[str]:
             closed[str(replica.engine_port)] = None
         if slice_of(host) is None:
             for span in mooncake.ports(node.container.command, node.container.environment):
-                closed |= dict.fromkeys(_without(span, taken))
+                closed |= dict.fromkeys(_without(span, used_ports))
     return list(closed)
 
 
@@ -105,9 +105,9 @@ def _exposed(host: Host, ranks: Sequence[_Rank], closed: Sequence[str]) -> list[
     return chosen if _has_rules(host) else [*closed, *chosen]
 
 
-def _without(span: range, taken: Collection[int]) -> list[str]:
+def _without(span: range, used_ports: Collection[int]) -> list[str]:
     """The parts of a range that have none of these ports."""
-    ends = [span.start - 1, *sorted(port for port in taken if port in span), span.stop]
+    ends = [span.start - 1, *sorted(port for port in used_ports if port in span), span.stop]
     gaps = [(low + 1, high - 1) for low, high in itertools.pairwise(ends) if high - low > 1]
     return [str(low) if low == high else f"{low}-{high}" for low, high in gaps]
 

@@ -119,7 +119,9 @@ def _of_ranks(
     if host in cluster.spares:  # its devices have names of their own
         hca = rdma.exact(host.hca) if host.hca else None
         network = NodeNetwork(nic=host.nic, hca=hca, host_ip=host.address, reasons=[])
-    kept = [its for service, replica, _ in ranks if (its := service.sized(replica).host_memory)]
+    kept = [
+        host_memory for service, replica, _ in ranks if (host_memory := service.sized(replica).host_memory)
+    ]
     shm = sum(memory_bytes(of_rank.shm_size) for of_rank in settings) if on_gpus else 0
     return RankRequirements(
         services=list({service.name: None for service, _, _ in ranks if service.name}),
@@ -127,8 +129,8 @@ def _of_ranks(
         gpus=(host.gpus or 0) if on_gpus else 0,
         min_cuda=max((service.engine_cuda for service, _, _ in ranks), key=_version),
         memory_bytes=memory.required_bytes(kept),
-        shm_bytes=shm + sum(its.shared_bytes for its in kept),
-        kv_shm_bytes=sum(its.shared_bytes for its in kept),
+        shm_bytes=shm + sum(host_memory.shared_bytes for host_memory in kept),
+        kv_shm_bytes=sum(host_memory.shared_bytes for host_memory in kept),
         peers=list(peers),
         dist_ports=list({replica.dist_port: None for _, replica, _ in ranks}) + transfer_ports,
         slow_start_args=[word for of_rank in settings for word in _slow_start(of_rank)],

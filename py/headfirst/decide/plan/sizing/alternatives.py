@@ -155,8 +155,8 @@ class Attempt:
         """The user's arguments and these, which replace those that set the same."""
         name, new = self.trial.words, self.engine.check_arguments(words).values
         divided = arguments.each(getattr(self.trial.settings, name))
-        kept = (argument for argument in divided if not self.engine.sets(argument, new))
-        return {name: shlex.join([*chain(*kept), *words])}
+        previous = (argument for argument in divided if not self.engine.sets(argument, new))
+        return {name: shlex.join([*chain(*previous), *words])}
 
 
 def advised(planned: PlannedService, checkpoint: Checkpoint, trial: ServiceTrial) -> PlannedService:
@@ -369,8 +369,8 @@ def _smaller(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str]:
         for other in known
         if base_name(other.id) != name
         and parameters(other) < _SMALLER * size
-        and (its := families.find(other)) is not None
-        and its.name == family.name
+        and (relative := families.find(other)) is not None
+        and relative.name == family.name
     ]
     fitting = _fitting(attempt, relatives)
     if not fitting:

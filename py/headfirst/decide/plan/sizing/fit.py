@@ -130,21 +130,21 @@ def fit(
     total = int(sum(_served_bytes(checkpoint, dtype).values()))
     if gpu is None:
         return _unknown(checkpoint, layout, total, dtype)
-    its = memory(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
-    use, room, pool = its.use, its.room, max(0, its.pool)
-    if its.problem == "weights" and not its.uncertain:
-        reason = _too_large(gpu, layout, its.weights, its.static)
+    rank_memory = memory(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
+    use, room, pool = rank_memory.use, rank_memory.room, max(0, rank_memory.pool)
+    if rank_memory.problem == "weights" and not rank_memory.uncertain:
+        reason = _too_large(gpu, layout, rank_memory.weights, rank_memory.static)
     else:
-        reason = _room(gpu, layout, its) + _ends(engine, its)
+        reason = _room(gpu, layout, rank_memory) + _ends(engine, rank_memory)
     return Fit(
-        fits=its.fits,
-        uncertain=its.uncertain,
+        fits=rank_memory.fits,
+        uncertain=rank_memory.uncertain,
         reason=reason,
         gpu_memory_bytes=gpu.memory_bytes,
         weight_bytes_total=total,
-        weight_bytes_per_rank=its.weights,
-        draft_bytes_per_rank=its.draft,
-        offloaded_bytes_per_rank=its.offloaded,
+        weight_bytes_per_rank=rank_memory.weights,
+        draft_bytes_per_rank=rank_memory.draft,
+        offloaded_bytes_per_rank=rank_memory.offloaded,
         reserved_bytes=sum(use.terms.values()),
         static_fraction=use.static_fraction,
         kv_bytes_per_token=use.kv_bytes_per_token,
@@ -152,18 +152,18 @@ def fit(
         kv_pool_bytes=pool,
         kv_tokens=room.tokens,
         kv_tokens_of_replica=room.tokens * layout.groups,
-        context=its.context,
-        longest_request=min(room.longest, its.context),
+        context=rank_memory.context,
+        longest_request=min(room.longest, rank_memory.context),
         requests=min(filter(None, (room.requests, use.requests_given and use.requests)), default=None),
         terms={
             **use.terms,
-            **_left_free(its.static - its.weights, its.pool),
+            **_left_free(rank_memory.static - rank_memory.weights, rank_memory.pool),
             # The terms are a fraction of what is free after it, so less of it is missing.
-            "outside_engine": gpu.memory_bytes - sum(use.terms.values()) - its.static,
+            "outside_engine": gpu.memory_bytes - sum(use.terms.values()) - rank_memory.static,
         },
         estimates=sorted(use.estimates),
         memory_fraction=use.fraction,
-        context_flag=use.context_flag if its.problem == "length" else None,
+        context_flag=use.context_flag if rank_memory.problem == "length" else None,
         context_given=use.context_given,
     )
 
@@ -265,8 +265,8 @@ def _share(
     density = max(0.0, served - others) / matrices if matrices else 0.0
     sizes = [tensor.parameters * density if tensor.linear else tensor.plain_bytes for tensor in known]
     ranks = (_ranks(checkpoint, tensor.split, layout, use) for tensor in known)
-    held = (size / count for size, count in zip(sizes, ranks, strict=True))
-    return sum(held) / (sum(sizes) or 1)
+    bytes_per_rank = (size / count for size, count in zip(sizes, ranks, strict=True))
+    return sum(bytes_per_rank) / (sum(sizes) or 1)
 
 
 def _ranks(checkpoint: Checkpoint, split: Split, layout: Layout, use: MemoryUse) -> int:
@@ -280,11 +280,11 @@ def _ranks(checkpoint: Checkpoint, split: Split, layout: Layout, use: MemoryUse)
     }[split]
 
 
-def _room(gpu: Gpu, layout: Layout, its: Memory) -> str:
-    room, use = its.room, its.use
+def _room(gpu: Gpu, layout: Layout, rank_memory: Memory) -> str:
+    room, use = rank_memory.room, rank_memory.use
     text = (
-        f"{_each(layout)} ({gpu.name}) holds {memory_text(its.weights)} of weights and "
-        f"{memory_text(max(0, its.pool))} of KV cache: {room.tokens:,} tokens"
+        f"{_each(layout)} ({gpu.name}) holds {memory_text(rank_memory.weights)} of weights and "
+        f"{memory_text(max(0, rank_memory.pool))} of KV cache: {room.tokens:,} tokens"
     )
     text += (
         f" in each of {layout.groups} groups with separate requests, {room.tokens * layout.groups:,} in "
@@ -295,7 +295,7 @@ def _room(gpu: Gpu, layout: Layout, its: Memory) -> str:
     if use.state_bytes_per_request:
         states = memory_text(use.state_bytes_per_request)
         text += f" A request also keeps up to {states} of states and windows."
-    context, most = its.context, its.checkpoint.max_context
+    context, most = rank_memory.context, rank_memory.checkpoint.max_context
     if context < most and use.context_flag:
         text += f" Requests have up to {context:,} of the model's {most:,} tokens ({use.context_flag})."
     if room.longest < context:
@@ -303,17 +303,17 @@ def _room(gpu: Gpu, layout: Layout, its: Memory) -> str:
     return text
 
 
-def _ends(engine: Engine, its: Memory) -> str:
+def _ends(engine: Engine, rank_memory: Memory) -> str:
     """What the engine does at its start, and the argument against it; "" where it starts."""
-    use, room = its.use, its.room
-    if not its.problem:
+    use, room = rank_memory.use, rank_memory.room
+    if not rank_memory.problem:
         return ""
     remedy = {
         "weights": "take more GPUs",
         "length": f"set {use.context_flag} to {room.longest} or less",
         "requests": f"set {use.requests_flag} to {room.requests} or less",
-    }[its.problem]
-    if not its.uncertain:
+    }[rank_memory.problem]
+    if not rank_memory.uncertain:
         return f" {engine.title} then ends at start: {remedy}."
     names = " and ".join(name.replace("_", " ") for name in sorted(use.estimates))
     return (

@@ -104,15 +104,15 @@ def survey(
     unpacked: set[str] = set()
     refused: list[Refusal] = []
     for checkpoint in checkpoints:
-        its = families.task(checkpoint)
-        if task is not None and its != task:
+        checkpoint_task = families.task(checkpoint)
+        if task is not None and checkpoint_task != task:
             continue
         try:
             served, copy = candidate(checkpoint, fleet, engine, trial, base or {})
             chosen = {"model": checkpoint.id, **(base or {}), **copy.settings(copy.replicas(fleet))}
             chosen, fit = _with_code(trial, checkpoint, chosen)
         except InputError as error:
-            refused.append(Refusal(model=checkpoint.id, task=its, reason=error.what))
+            refused.append(Refusal(model=checkpoint.id, task=checkpoint_task, reason=error.what))
             continue
         tokens = fit.kv_tokens_of_replica or 0
         if (stored := checkpoint.quantization) and fleet.gpu.lacks(stored.units):
@@ -120,7 +120,7 @@ def survey(
         offers.append(
             Offer(
                 model=checkpoint.id,
-                task=its,
+                task=checkpoint_task,
                 parameters=parameters(checkpoint),
                 released=catalogue.released(checkpoint.id),
                 checkpoint_dtype=checkpoint.dtype,

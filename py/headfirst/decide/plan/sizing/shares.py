@@ -30,7 +30,7 @@ def shares(
     """The share of each service, by its name and in this order. InputError where one has no room."""
     free = [fleet.gpus_per_node] * fleet.nodes
     first, *others = checkpoints
-    given: dict[str, Share] = {}
+    shares: dict[str, Share] = {}
     for name in (*others, first):
         checkpoint = checkpoints[name]
         _, copy = candidate(checkpoint, fleet, engine, trial, {})
@@ -50,5 +50,5 @@ def shares(
         for at in hosts:
             free[at] -= gpus
         settings = {"model": checkpoint.id, **copy.settings(count)}
-        given[name] = Share(tuple(hosts), trial.starting(checkpoint, settings, copy.machines)[0])
-    return {name: given[name] for name in checkpoints}
+        shares[name] = Share(tuple(hosts), trial.starting(checkpoint, settings, copy.machines)[0])
+    return {name: shares[name] for name in checkpoints}

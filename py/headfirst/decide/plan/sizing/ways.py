@@ -160,9 +160,9 @@ class Ways:
     def _set_by_user(self) -> list[str]:
         """A sentence for each way that the preset prefers and the user's arguments decide."""
         rules = (rule for rule in presets.layouts(self.engine.name) if self.preset in rule.presets)
-        given = ((rule, self._given(rule)) for rule in rules if self._suits(rule))
+        pairs = ((rule, self._given(rule)) for rule in rules if self._suits(rule))
         return [
-            not_chosen(rule.title, f"engine_args sets {', '.join(flags)}") for rule, flags in given if flags
+            not_chosen(rule.title, f"engine_args sets {', '.join(flags)}") for rule, flags in pairs if flags
         ]
 
     def _groupless(self) -> list[str]:

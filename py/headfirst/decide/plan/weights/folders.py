@@ -14,19 +14,19 @@ Content = tuple[str, str, str | None]
 
 def refuse(cluster: Cluster, services: Sequence[PlannedService]) -> None:
     """Raise for the first such folder: what is brought later would replace what a rank loads."""
-    kept: dict[tuple[str, str], tuple[str | None, Content]] = {}
+    contents: dict[tuple[str, str], tuple[str | None, Content]] = {}
     for service in services:
-        its = cluster.service(service.name)
+        configured = cluster.service(service.name)
         for setting, directory, content in _contents(service):
-            for host in (*its.hosts, *cluster.spares):
-                other, held = kept.setdefault((host.name, directory), (service.name, content))
-                if held != content:
-                    own = f"{its.settings.weights_dir.rstrip('/')}/{service.name}"
+            for host in (*configured.hosts, *cluster.spares):
+                other, earlier = contents.setdefault((host.name, directory), (service.name, content))
+                if earlier != content:
+                    folder = f"{configured.settings.weights_dir.rstrip('/')}/{service.name}"
                     raise InputError(
-                        f"{host.name} would keep {_text(held)} of service {other} and {_text(content)} of "
+                        f"{host.name} would keep {_text(earlier)} of service {other} and {_text(content)} of "
                         f"service {service.name} in one folder, {directory}",
-                        where=its.given.get(setting),
-                        hint=f"Give service {service.name} a folder of its own: weights_dir={own}",
+                        where=configured.given.get(setting),
+                        hint=f"Give service {service.name} a folder of its own: weights_dir={folder}",
                     )
 
 
@@ -48,11 +48,13 @@ def disks(cluster: Cluster, services: Sequence[PlannedService]) -> list[HostDisk
     """What each host with weights stores at most; replicas of one service share them."""
     planned = []
     for host in cluster.nodes:
-        stored = [its for its in services if host.name in {each.host for each in its.weights.members}]
-        sizes = {its.weights.directory: its.weights.disk_bytes for its in stored}
-        sizes |= {each.directory: each.disk_bytes for its in stored for each in its.companions}
+        stored = [
+            service for service in services if host.name in {each.host for each in service.weights.members}
+        ]
+        sizes = {service.weights.directory: service.weights.disk_bytes for service in stored}
+        sizes |= {each.directory: each.disk_bytes for service in stored for each in service.companions}
         size = sum(sizes.values()) * 11 // 10  # a tenth more for images and logs
-        for its in stored[:1]:
-            path = cluster.service(its.name).settings.weights_dir
+        for service in stored[:1]:
+            path = cluster.service(service.name).settings.weights_dir
             planned.append(HostDisk(host=host.name, path=path, bytes=size))
     return planned

@@ -67,10 +67,10 @@ def share(checkpoint: Checkpoint, layers: range) -> float:
     if experts:
         fractions[Part.EXPERTS] = sum(layer in layers for layer in experts) / len(experts)
     fractions[Part.NEXTN] = float(layers.stop == checkpoint.layers)
-    held = sum(size * fractions.get(part, 1.0) for part, size in parts.items())
+    rank_bytes = sum(size * fractions.get(part, 1.0) for part, size in parts.items())
     total = sum(parts.values())
     # Two ends of the range, or one end and the shard at the other end of the model.
-    return min(1.0, (held + 2 * checkpoint.largest_shard_bytes) / total)
+    return min(1.0, (rank_bytes + 2 * checkpoint.largest_shard_bytes) / total)
 
 
 def sent(checkpoint: Checkpoint, layers: Mapping[str, range], head: str) -> float:
