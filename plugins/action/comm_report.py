@@ -19,10 +19,10 @@ class ActionModule(GatedAction):
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return {report, errors, headfirst_findings: [{id, severity, host, what, why, fix}]}."""
-        reach = _reach([known["address"] for known in arguments["hosts"].values()])
+        reach = _reach([rank["address"] for rank in arguments["hosts"].values()])
         hosts = {
-            host: {**known, "reach": node_answer.of_module(known["reach"], reach, host=host, what="reach")}
-            for host, known in arguments["hosts"].items()
+            host: {**values, "reach": node_answer.of_module(values["reach"], reach, host=host, what="reach")}
+            for host, values in arguments["hosts"].items()
         }
         findings = comm_rules.findings(hosts)
         return {

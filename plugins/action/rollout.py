@@ -198,8 +198,8 @@ class ActionModule(GatedAction):
             said |= {"error": f"The connection to {self._host} was lost: {error.message}", "lost": True}
         except AnsibleError as error:
             said["error"] = error.message
-        left = {"answer": None, "error": "Another host failed.", "lost": True}
-        heard = {host: answer or left for host, answer in self._meeting.exchange(said).items()}
+        lost = {"answer": None, "error": "Another host failed.", "lost": True}
+        heard = {host: answer or lost for host, answer in self._meeting.exchange(said).items()}
         reasons = {
             host: str(answer["error"])
             for host, answer in heard.items()

@@ -17,9 +17,9 @@ def connecting_addresses(reported: Mapping[str, Any], target: str) -> list[str]:
     addresses = []
     for host, sources in reported.items():
         try:
-            known = node_answer.named({"sources": sources}, _SOURCES)["sources"]
-            if target in known:
-                addresses.append(_address(known[target]))
+            values = node_answer.named({"sources": sources}, _SOURCES)["sources"]
+            if target in values:
+                addresses.append(_address(values[target]))
         except ValueError as error:
             raise AnsibleFilterError(f"The addresses that {host} reports are refused: {error}.") from None
     return addresses

@@ -38,12 +38,12 @@ def registry_login(path: str, image: str) -> dict[str, str]:
     if not path:
         return {}
     try:
-        known = registry_logins.logins(Path(path).read_text(encoding="utf-8"))
+        logins = registry_logins.logins(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise AnsibleFilterError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise AnsibleFilterError(f"{path}: {error}") from None
-    login = registry_logins.of_image(known, image)
+    login = registry_logins.of_image(logins, image)
     return {"HEADFIRST_REGISTRY_LOGIN": json.dumps(login)} if login else {}
 
 

@@ -83,25 +83,25 @@ def canonical(spec: Spec, image_id: str, secret_env: t.Dict[str, str]) -> Spec:
 
     Other files have other paths, which are in the command.
     """
-    kept: Spec = {
+    canon: Spec = {
         key: value for key, value in spec.items() if key != "files" and value not in (None, [], {}, "")
     }
-    kept["environment"] = {key: env_value(value) for key, value in spec.get("environment", {}).items()}
-    kept["image_id"] = image_id
+    canon["environment"] = {key: env_value(value) for key, value in spec.get("environment", {}).items()}
+    canon["image_id"] = image_id
     if secret_env:
-        kept["env_file_sha256"] = _sha256(secret_env)
-    return kept
+        canon["env_file_sha256"] = _sha256(secret_env)
+    return canon
 
 
-def fingerprint(kept: Spec) -> str:
+def fingerprint(spec: Spec) -> str:
     """Return the SHA-256, in hex, of a canonical spec."""
-    return _sha256(kept)
+    return _sha256(spec)
 
 
-def labels(kept: Spec) -> t.Dict[str, str]:
+def labels(spec: Spec) -> t.Dict[str, str]:
     """Return the container's labels: the spec's own, its fingerprint, and the spec itself for the diff."""
-    spec_labels = {str(key): str(value) for key, value in kept.get("labels", {}).items()}
-    return {**spec_labels, SPEC_LABEL: fingerprint(kept), SPEC_JSON_LABEL: json.dumps(kept, sort_keys=True)}
+    spec_labels = {str(key): str(value) for key, value in spec.get("labels", {}).items()}
+    return {**spec_labels, SPEC_LABEL: fingerprint(spec), SPEC_JSON_LABEL: json.dumps(spec, sort_keys=True)}
 
 
 def env_value(value: t.Any) -> str:

@@ -34,10 +34,10 @@ def obstacle(source: HostSource, docker: t.Dict[str, t.Any], uid: int) -> str:
     with the settings of its distribution and is no obstacle; where nft is missing, the role that loads the
     rules reports the kernel.
     """
-    found = _of_cgroups(source, docker)
+    obstacle = _of_cgroups(source, docker)
     # Without an obstacle the role loads the rules, and reports the kernel that does not take them.
-    refuses_all = found and uid == 0 and source.run("nft", "--version") and not takes(source, (), EMPTY)
-    return "no-rules" if refuses_all else found
+    refuses_all = obstacle and uid == 0 and source.run("nft", "--version") and not takes(source, (), EMPTY)
+    return "no-rules" if refuses_all else obstacle
 
 
 def _of_cgroups(source: HostSource, docker: t.Dict[str, t.Any]) -> str:

@@ -20,7 +20,7 @@ def gather(source: HostSource, images: t.List[str]) -> t.Dict[str, t.Any]:
     `images` of the result maps each name that is there to its ID; `image_store` is the folder of all images.
     """
     info = source.docker("/info")
-    known = {name: source.docker(f"/images/{name}/json").get("Id", "") for name in images} if info else {}
+    image_ids = {name: source.docker(f"/images/{name}/json").get("Id", "") for name in images} if info else {}
     return {
         "version": info.get("ServerVersion", ""),
         "podman": docker_api.is_podman(source.docker("/version")),
@@ -30,7 +30,7 @@ def gather(source: HostSource, images: t.List[str]) -> t.Dict[str, t.Any]:
         "cdi": any("nvidia.yaml" in source.names(folder) for folder in CDI),
         "snap": bool(source.names("/snap/docker")),
         "char_links": "195:255" in source.names("/dev/char"),  # /dev/nvidiactl, for systemd's cgroups
-        "images": {name: id for name, id in known.items() if id},
+        "images": {name: id for name, id in image_ids.items() if id},
         "image_store": image_store(source, info),
     }
 

@@ -50,11 +50,11 @@ def is_open(running: str) -> bool:
     return "Open Kernel Module" in running
 
 
-def unheld(listing: str, held: t.Set[str]) -> t.List[str]:
+def unheld(listing: str, held_packages: t.Set[str]) -> t.List[str]:
     """NVIDIA's installed packages that an upgrade would move; `listing` has lines like "ii  nvidia-...\"."""
     lines = [line.split() for line in listing.splitlines()]
     installed = [words[1] for words in lines if len(words) == 2 and words[0] == "ii"]
-    return [name for name in installed if PACKAGES.match(name) and name not in held]
+    return [name for name in installed if PACKAGES.match(name) and name not in held_packages]
 
 
 def _installed(source: HostSource) -> str:

@@ -41,7 +41,7 @@ class Device(t.NamedTuple):
 
 def devices(source: HostSource) -> t.List[Device]:
     """Every PCI device, by address."""
-    found = [
+    devices = [
         Device(
             address,
             source.real(f"{DEVICES}/{address}"),
@@ -51,15 +51,15 @@ def devices(source: HostSource) -> t.List[Device]:
         )
         for address in source.names(DEVICES)
     ]
-    ids = [source.read(f"{DEVICES}/{gpu.address}/device") for gpu in gpus(found)]
+    ids = [source.read(f"{DEVICES}/{gpu.address}/device") for gpu in gpus(devices)]
     if not any(int(id, 16) >= BLACKWELL for id in ids if id):
-        return found
+        return devices
     managers = {
         card.address
-        for card in hcas(found)
+        for card in hcas(devices)
         if NVLINK5_VPD in source.read_bytes(f"{DEVICES}/{card.address}/vpd")
     }
-    return [device._replace(kind=NVLINK5) if device.address in managers else device for device in found]
+    return [device._replace(kind=NVLINK5) if device.address in managers else device for device in devices]
 
 
 def gpus(devices: t.List[Device]) -> t.List[Device]:

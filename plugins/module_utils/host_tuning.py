@@ -74,11 +74,11 @@ def hosts(source: HostSource, addresses: t.Dict[str, str]) -> t.Dict[str, t.Dict
     hostname = source.read("/proc/sys/kernel/hostname").partition(".")[0]
     # Its own name is left alone: `hostname -f` takes the domain from the distribution's line.
     others = {name: address for name, address in addresses.items() if name.partition(".")[0] != hostname}
-    known = {name for name, address in others.items() if present.get(name) == address}
-    unknown = unresolved({name: address for name, address in others.items() if name not in known})
+    resolved = {name for name, address in others.items() if present.get(name) == address}
+    unknown = unresolved({name: address for name, address in others.items() if name not in resolved})
     return {
         "present": present,
-        "needed": {name: address for name, address in others.items() if name in known or name in unknown},
+        "needed": {name: address for name, address in others.items() if name in resolved or name in unknown},
     }
 
 

@@ -32,12 +32,12 @@ def describe(path: str, name: str) -> t.Dict[str, t.Any]:
                 raise ArchiveError(f"{path} holds {len(images)} images, and none is named {name}.")
             config = tar_headers.content(path, members[image["Config"]], MAX_DOCUMENT)
             index = _json(path, members["index.json"]) if "index.json" in members else {}
-            known = json.loads(config)
+            image_config = json.loads(config)
             manifests = [entry["digest"] for entry in index.get("manifests", []) if len(images) == 1]
             return {
                 "ids": ["sha256:" + hashlib.sha256(config).hexdigest(), *manifests],
-                "layers": known["rootfs"]["diff_ids"],
-                "created": known["created"],
+                "layers": image_config["rootfs"]["diff_ids"],
+                "created": image_config["created"],
             }
     except FileNotFoundError:
         raise ArchiveError(f"There is no file {path}. Make it with: docker save -o {path} {name}") from None

@@ -92,7 +92,7 @@ def todo(facts: t.Dict[str, t.Any], version: str) -> t.List[str]:
     right = len(installed) == len(PACKAGES) and all(
         is_version(installed[name], version) for name in installed
     )
-    left = {
+    tasks = {
         "packages": not right,
         "hold": len(facts["held"]) < len(PACKAGES),
         # Podman gets the GPUs by CDI alone.
@@ -104,7 +104,7 @@ def todo(facts: t.Dict[str, t.Any], version: str) -> t.List[str]:
         or not facts["driver"]
         or facts["driver"] not in facts["cdi"]["specs"],
     }
-    return [what for what, is_left in left.items() if is_left]
+    return [what for what, is_left in tasks.items() if is_left]
 
 
 def is_version(installed: str, planned: str) -> bool:

@@ -164,12 +164,12 @@ def services(source: HostSource) -> t.Dict[str, t.Dict[str, bool]]:
     installed = source.run("stat", "-c", "%Z", MANAGER_PROGRAM).strip()
     states = {}
     for name, unit in (("fabric_manager", MANAGER), ("persistence", PERSISTENCE)):
-        known = units.get(unit, {})
-        started = known.get("ActiveEnterTimestamp", "").lstrip("@")
+        properties = units.get(unit, {})
+        started = properties.get("ActiveEnterTimestamp", "").lstrip("@")
         newer = bool(started and installed) and int(installed) > int(started)
         states[name] = {
-            "active": known.get("ActiveState") == "active",
-            "enabled": known.get("UnitFileState") == "enabled",
+            "active": properties.get("ActiveState") == "active",
+            "enabled": properties.get("UnitFileState") == "enabled",
             "stale": name == "fabric_manager" and newer,
         }
     return states

@@ -42,12 +42,12 @@ def choose(
 
 def explain(versions: Versions, names: t.Iterable[str]) -> str:
     """What apt has of these names, for a person."""
-    known = [
+    lines = [
         f"{name} {', '.join(sorted(versions[name], key=_number, reverse=True))}"
         for name in names
         if name in versions
     ]
-    return "; ".join(known) or "none of them"
+    return "; ".join(lines) or "none of them"
 
 
 def _common(versions: Versions, names: t.List[str]) -> t.Set[str]:

@@ -101,29 +101,29 @@ def restore(data: Path, folder: Path, name: str) -> None:
         names = ", ".join(_names(folder)) or "none"
         raise BackupError("there is no backup {}; there are: {}".format(name, names))
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made, replaced = data / RESTORED, data / REPLACED
-    for old in (made, replaced):
+    restored, replaced = data / RESTORED, data / REPLACED
+    for old in (restored, replaced):
         _remove(old)
-    made.mkdir(mode=0o700)
+    restored.mkdir(mode=0o700)
     try:
         with tarfile.open(str(path)) as tar:
             needed, free = sum(member.size for member in tar.getmembers()), shutil.disk_usage(str(data)).free
             if free < needed * 1.05:
                 raise BackupError(FREE.format(free / 1e6, needed / 1e6))
-            _extract(tar, made, name)
+            _extract(tar, restored, name)
     except (OSError, tarfile.TarError) as error:
-        _remove(made)
+        _remove(restored)
         raise BackupError("the backup {} cannot be read: {}".format(name, error)) from error
     except BackupError:
-        _remove(made)
+        _remove(restored)
         raise
     replaced.mkdir(mode=0o700)
     for child in list(data.iterdir()):
         if child.name not in (RESTORED, REPLACED):
             child.rename(replaced / child.name)
-    for child in list(made.iterdir()):
+    for child in list(restored.iterdir()):
         child.rename(data / child.name)
-    made.rmdir()
+    restored.rmdir()
     _remove(replaced)
 
 
@@ -154,8 +154,8 @@ def _names(folder: Path) -> t.List[str]:
     names = [path.name[: -len(".tar")] for path in folder.glob("*.tar")]
 
     def age(name: str) -> t.Tuple[str, int]:
-        made, _dash, number = name.partition("-")
-        return made, int(number or 0)
+        date, _dash, number = name.partition("-")
+        return date, int(number or 0)
 
     return sorted((name for name in names if NAME.fullmatch(name)), key=age, reverse=True)
 

@@ -105,14 +105,14 @@ def _add(tar: tarfile.TarFile, path: str) -> t.Optional[Entry]:
     except OSError as error:
         _raise_unless_gone(error)
         return None
-    with contextlib.ExitStack() as held:
-        file: t.IO[bytes] = held.enter_context(os.fdopen(descriptor, "rb"))
+    with contextlib.ExitStack() as stack:
+        file: t.IO[bytes] = stack.enter_context(os.fdopen(descriptor, "rb"))
         info = tar.gettarinfo(arcname=path, fileobj=file)
         if not info.isreg():
             return None
         if path in _DATABASES and os.pread(descriptor, len(_MAGIC), 0) == _MAGIC:
-            folder = held.enter_context(tempfile.TemporaryDirectory())
-            file = held.enter_context(open(_whole(path, folder), "rb"))
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            file = stack.enter_context(open(_whole(path, folder), "rb"))
             info.size = os.fstat(file.fileno()).st_size
         hashed = Hashing(file)
         tar.addfile(info, t.cast(t.IO[bytes], hashed))

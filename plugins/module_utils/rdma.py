@@ -46,7 +46,7 @@ def gather(source: HostSource, packages: t.List[str], devices: t.List[str]) -> F
     )
     persistent = source.read(PERSISTENT).split()
     installed = _installed(source, [*packages, OFED])
-    left = {
+    tasks = {
         # An OFED of somebody's own has the distribution's packages under other versions; it stays.
         "packages": OFED not in installed and not set(packages) <= installed,
         "modules": not set(facts["modules"]) <= loaded or not set(facts["modules"]) <= set(persistent),
@@ -55,7 +55,7 @@ def gather(source: HostSource, packages: t.List[str], devices: t.List[str]) -> F
     problems, spare = ports(hcas, devices)
     return {
         **facts,
-        "todo": [what for what, is_left in left.items() if is_left],
+        "todo": [what for what, is_left in tasks.items() if is_left],
         "problems": [*_software(source), *problems],
         "notes": [*_notes(driver, PEER_MODULE in loaded), *spare],
         "reboot": _reboot(source),
@@ -76,7 +76,7 @@ def ports(hcas: t.List[Facts], devices: t.List[str]) -> t.Tuple[t.List[str], t.L
 
     Where none is named one that serves is enough: many machines have ports that nobody has connected.
     """
-    named = {hca["name"]: hca for hca in hcas}
+    by_name = {hca["name"]: hca for hca in hcas}
     if not hcas:
         return ["No driver is bound to the RDMA cards (`lspci -k`, `dmesg | grep mlx5`)."], []
     if not devices:
@@ -84,12 +84,12 @@ def ports(hcas: t.List[Facts], devices: t.List[str]) -> t.Tuple[t.List[str], t.L
         said = [problem for problems in wrong for problem in problems]
         return ([], said) if [] in wrong else (said, [])
     missing = [
-        f"There is no RDMA device {name}; there are: {', '.join(named)}."
+        f"There is no RDMA device {name}; there are: {', '.join(by_name)}."
         for name in devices
-        if name not in named
+        if name not in by_name
     ]
     return missing + [
-        problem for name in devices if name in named for problem in _port_problems(named[name])
+        problem for name in devices if name in by_name for problem in _port_problems(by_name[name])
     ], []
 
 

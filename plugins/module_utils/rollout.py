@@ -226,9 +226,9 @@ def ran_before(rank: t.Dict[str, t.Any], change: Change) -> str:
 
 def _revive(ranks: Ranks, change: Change) -> Steps:
     before = [(rank["host"], ran_before(rank, change)) for rank in ranks]
-    named = [Step("name", (host,), generation) for host, generation in before if generation]
+    name_steps = [Step("name", (host,), generation) for host, generation in before if generation]
     return [
-        *named,
+        *name_steps,
         Step("revive", tuple(host for host, generation in before if generation)),
         Step("revive_displaced", tuple(rank["host"] for rank in ranks if rank.get("beside"))),
     ]

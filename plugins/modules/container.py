@@ -162,8 +162,8 @@ def _apply(
     if params["state"] == "started":
         return {**result, **_started(module, runtime, container, running)}
     if params["state"] == "kept":
-        kept = container is not None and container_runtime.keep_running(runtime, container, module.check_mode)
-        return {**result, "changed": kept}
+        runs = container is not None and container_runtime.keep_running(runtime, container, module.check_mode)
+        return {**result, "changed": runs}
     if params["state"] == "stopped":
         if container is not None:
             # A restart that is planned must not come after the stop.
@@ -199,8 +199,8 @@ def _created(
             module.fail_json(msg="{} is not on this node; the container mounts it.".format(missing[0]))
         if container is not None:
             container_runtime.remove(runtime, container, module.params["stop_timeout"])
-        given = {str(key): str(value) for key, value in module.params["labels"].items()}
-        labels = {**container_spec.labels(canonical), **given}
+        more_labels = {str(key): str(value) for key, value in module.params["labels"].items()}
+        labels = {**container_spec.labels(canonical), **more_labels}
         runtime.create(module.params["name"], spec, secret_env, labels)
     before = json.loads(old_labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
     return {

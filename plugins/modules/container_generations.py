@@ -183,8 +183,8 @@ class Generations:
 
     def adopt(self, former: "Generations", url: str) -> Result:
         """Take over what served under a former name; the current one, by which it is known, comes last."""
-        own = {_generation(container) for container in self._containers.values()}
-        before = [self._record(generation) for generation in own - {self._current()["generation"]}]
+        generations = {_generation(container) for container in self._containers.values()}
+        before = [self._record(generation) for generation in generations - {self._current()["generation"]}]
         # An interrupted run has adopted some.
         served = [one for one in before if one.get("worked_at") and one.get("former") != former._name]
         if served or former._record(former._current()["generation"]).get("url") != url:
@@ -193,7 +193,7 @@ class Generations:
             container = former._containers[name]
             generation = _generation(container)
             record = former._record(generation)
-            if not record.get("worked_at") or generation in own:
+            if not record.get("worked_at") or generation in generations:
                 continue
             if not self._check:
                 is_current = name == former._name and self._name not in self._containers

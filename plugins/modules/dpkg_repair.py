@@ -98,16 +98,16 @@ def main() -> None:
     if shutil.which(DPKG[0]) is None:
         module.exit_json(changed=False, found="")
     try:
-        held = lock(module.params["seconds"])
+        lock_fd = lock(module.params["seconds"])
     except OSError as error:
         module.fail_json(msg=f"dpkg's lock cannot be opened: {error}.")
-    if held is None:
+    if lock_fd is None:
         module.fail_json(
             msg=f"Another program has used dpkg for {module.params['seconds']} seconds. Wait until it ends "
             "(`lsof /var/lib/dpkg/lock-frontend` shows it) and run this again."
         )
     report = unfinished()
-    left = report
+    remainder = report
     if report and not module.check_mode:
         done = call(*CONFIGURE)
         if done.returncode != 0:
@@ -116,9 +116,9 @@ def main() -> None:
                 msg=f"dpkg was interrupted on this host, and `dpkg --configure -a` fails: {lines} "
                 "Run it on the host and correct what it reports, then run this again."
             )
-        left = unfinished()
-    os.close(held)
-    module.exit_json(changed=bool(report) if module.check_mode else left != report, found=report)
+        remainder = unfinished()
+    os.close(lock_fd)
+    module.exit_json(changed=bool(report) if module.check_mode else remainder != report, found=report)
 
 
 if __name__ == "__main__":

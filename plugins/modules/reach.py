@@ -94,11 +94,11 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given = module.params
-    targets = [(peer["address"], port) for peer in given["peers"] for port in peer["ports"]]
-    peers = [peer["address"] for peer in given["peers"]]
-    meeting = PortMeeting(given["address"], given["ports"], peers, targets, given["token"])
-    module.exit_json(changed=False, **meeting.hold(given["seconds"]))
+    params = module.params
+    targets = [(peer["address"], port) for peer in params["peers"] for port in peer["ports"]]
+    peers = [peer["address"] for peer in params["peers"]]
+    meeting = PortMeeting(params["address"], params["ports"], peers, targets, params["token"])
+    module.exit_json(changed=False, **meeting.hold(params["seconds"]))
 
 
 if __name__ == "__main__":

@@ -121,9 +121,9 @@ def _change(module: AnsibleModule, folder: Path) -> t.Dict[str, t.Any]:
     if params["state"] == "taken":
         if module.check_mode:
             return {"changed": True, "backup": ""}
-        made = take(params["reason"])
+        backup_name = take(params["reason"])
         page_backup.prune(folder, params["keep"])
-        return {"changed": bool(made), "backup": made}
+        return {"changed": bool(backup_name), "backup": backup_name}
     names = [backup["name"] for backup in page_backup.listed(folder)]
     name = params["backup"] or next(iter(names), "")
     if not name:
@@ -132,10 +132,10 @@ def _change(module: AnsibleModule, folder: Path) -> t.Dict[str, t.Any]:
         raise page_backup.BackupError("the container runs: stop it first")
     if module.check_mode:
         return {"changed": True, "backup": "", "restored": name}
-    made = take("before a restore") if params["present"] else ""
+    backup_name = take("before a restore") if params["present"] else ""
     page_backup.restore(data, folder, name)
     page_backup.prune(folder, params["keep"], also=name)
-    return {"changed": True, "backup": made, "restored": name}
+    return {"changed": True, "backup": backup_name, "restored": name}
 
 
 def _container(module: AnsibleModule) -> t.Optional[Container]:

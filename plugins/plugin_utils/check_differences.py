@@ -208,8 +208,8 @@ def model_folder(facts: Mapping[str, Facts], limits: Mapping[str, Limits]) -> li
     rank has it on a share or the rank has other files there.
     """
     findings, first = [], {}
-    for host, known in facts.items():
-        path, folder = limits[host].get("model_folder"), known.get("model_folder")
+    for host, host_facts in facts.items():
+        path, folder = limits[host].get("model_folder"), host_facts.get("model_folder")
         if not path or not folder:
             continue
         name, right = first.setdefault(path, (host, folder))

@@ -41,10 +41,10 @@ def findings(results: Mapping[str, Mapping[str, Any]], limits: Mapping[str, Limi
     facts = {host: result["host"] for host, result in results.items() if "host" in result}
     silent = [host for host in results if host not in facts]
     per_host = [silent_host(host, results[host]) for host in silent]
-    for host, known in facts.items():
-        per_host += check_rules.check_host(host, known, limits[host])
+    for host, host_facts in facts.items():
+        per_host += check_rules.check_host(host, host_facts, limits[host])
     addresses = {host: limit["address"] for host, limit in limits.items() if limit["address"]}
-    ranks = {host: known for host, known in facts.items() if limits[host]["is_rank"]}
+    ranks = {host: host_facts for host, host_facts in facts.items() if limits[host]["is_rank"]}
     return [
         *per_host,
         *compare(facts, addresses),
@@ -107,7 +107,7 @@ def silent_host(host: str, result: Mapping[str, Any]) -> Finding:
 
 def compare(facts: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) -> list[Finding]:
     """Compare the hosts: `facts` per inventory name, `addresses` of the data plane per inventory name."""
-    hostnames = {host: str(known["hostname"]) for host, known in facts.items()}
+    hostnames = {host: str(host_facts["hostname"]) for host, host_facts in facts.items()}
     return [
         *_shared(
             "hostname",
@@ -116,7 +116,7 @@ def compare(facts: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]
             "hostnamectl hostname NAME",
         ),
         *_shared("address-unique", addresses, "Two ranks cannot share one.", "Correct the inventory."),
-        *_differ("architecture", {host: known["architecture"] for host, known in facts.items()}),
+        *_differ("architecture", {host: host_facts["architecture"] for host, host_facts in facts.items()}),
     ]
 
 

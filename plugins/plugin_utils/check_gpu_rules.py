@@ -25,8 +25,8 @@ rule = partial(any_rule, gpus=True)
 )
 def _driver(facts: Facts, limits: Limits) -> Iterator[str]:
     driver = facts["driver"]
-    held = "nouveau" in driver["modules"] or (driver["installed"] and driver["secure_boot"])
-    if not driver["running"] and not held:
+    is_blocked = "nouveau" in driver["modules"] or (driver["installed"] and driver["secure_boot"])
+    if not driver["running"] and not is_blocked:
         yield f"NVIDIA's driver is not running ({len(facts['gpus_on_pci'])} GPUs are there)"
 
 
@@ -122,8 +122,8 @@ def _busy(facts: Facts, limits: Limits) -> Iterator[str]:
     for gpu in facts["gpus"]:
         for process in gpu["processes"]:
             if process["memory_bytes"] >= BUSY_BYTES and not process["container"]:
-                held = f"{process['memory_bytes'] / 2**30:.1f} GiB of the GPU at {gpu['bus']}"
-                yield f"{process['name']} ({process['pid']}) holds {held}"
+                amount = f"{process['memory_bytes'] / 2**30:.1f} GiB of the GPU at {gpu['bus']}"
+                yield f"{process['name']} ({process['pid']}) holds {amount}"
 
 
 @rule(

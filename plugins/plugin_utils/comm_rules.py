@@ -45,13 +45,13 @@ def pairs(hosts: Hosts) -> list[dict[str, Any]]:
 
     {source, target, address, port, rendezvous, state, words, ok}
     """
-    by_address = {known["address"]: host for host, known in hosts.items()}
+    by_address = {values["address"]: host for host, values in hosts.items()}
     tried = []
-    for source, known in hosts.items():
-        for attempt in known["reach"]["reached"]:
+    for source, values in hosts.items():
+        for attempt in values["reach"]["reached"]:
             target = by_address[attempt["address"]]
             listening = hosts[target]["reach"]["listening"].get(str(attempt["port"]))
-            rendezvous = attempt["port"] == known["rendezvous_port"]
+            rendezvous = attempt["port"] == values["rendezvous_port"]
             if listening != "open" and not rendezvous:
                 continue
             # Where a service holds the rendezvous port, that somebody answers is proof enough.
@@ -137,12 +137,12 @@ def _unreached(tried: list[dict[str, Any]], hosts: Hosts) -> Iterator[Finding]:
         reached = [pair["port"] for pair in same if pair["ok"]]
         how = f"{WORDS[state]}: {words}" if state == "unreachable" else WORDS[state]
         rendezvous = hosts[target]["rendezvous_port"]
-        named = ", ".join(f"{port} (rendezvous)" if port == rendezvous else str(port) for port in ports)
+        port_names = ", ".join(f"{port} (rendezvous)" if port == rendezvous else str(port) for port in ports)
         yield _error(
             "comm-reach",
             target,
             f"{source} ({hosts[source]['address']}) does not reach {target} ({hosts[target]['address']}) "
-            f"on port {named}: {how}" + (f"; {_list(reached)} can be reached" if reached else ""),
+            f"on port {port_names}: {how}" + (f"; {_list(reached)} can be reached" if reached else ""),
             "The ranks meet on the rendezvous port and then connect over ports that are chosen at run time.",
             f"Open all TCP ports of {target} to {hosts[source]['address']}, and check: "
             "nft list ruleset, iptables -S, firewall-cmd --list-all, the provider's security groups.",
@@ -203,8 +203,8 @@ def link(run: Mapping[str, Any], outcome: Mapping[str, Any]) -> tuple[float, flo
     """What the slowest host's links give a back-end, in Gbit/s (0: not known), and the share to expect."""
     over_rdma = run["backend"] == "nccl" and all(way["rdma"] for way in outcome["nccl"].values())
     key = "rdma_gbit" if over_rdma else "link_gbit"
-    known = [host[key] for host in outcome["hosts"]]
-    limit = min(known) if len(known) > 1 and all(known) else 0.0
+    rates = [host[key] for host in outcome["hosts"]]
+    limit = min(rates) if len(rates) > 1 and all(rates) else 0.0
     if run["backend"] != "nccl":
         return min(limit, GLOO_GBIT), GLOO_SHARE
     return limit, RDMA_SHARE if over_rdma else SOCKET_SHARE

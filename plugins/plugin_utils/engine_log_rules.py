@@ -78,8 +78,8 @@ class LogRule:
     def words(self, line: str, facts: Mapping[str, str]) -> tuple[str, str]:
         """Return `means` and `fix` with the values of a line; what is not of _VALUE counts as missing."""
         match = self.pattern.search(line)
-        found = {**facts, **(match.groupdict() if match else {})}
-        values = {name: value for name, value in found.items() if value and _VALUE.fullmatch(value)}
+        words = {**facts, **(match.groupdict() if match else {})}
+        values = {name: value for name, value in words.items() if value and _VALUE.fullmatch(value)}
         return _filled(self.means, values), _filled(self.fix, values)
 
 

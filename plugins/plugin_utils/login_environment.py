@@ -18,6 +18,6 @@ def login_environment(environment: Mapping[str, str]) -> dict[str, str]:
     DOCKER_HOST of another machine.
     """
     user = pwd.getpwuid(os.geteuid())
-    kept = {name: value for name, value in environment.items() if name.lower() in _KEPT}
+    variables = {name: value for name, value in environment.items() if name.lower() in _KEPT}
     names = dict.fromkeys(("USER", "LOGNAME"), user.pw_name)
-    return {**names, "HOME": user.pw_dir, "PATH": _PATH, "LANG": "C.UTF-8", **kept}
+    return {**names, "HOME": user.pw_dir, "PATH": _PATH, "LANG": "C.UTF-8", **variables}

@@ -70,15 +70,15 @@ def build_node_wheel(folder: Path) -> Path:
     if all(path.is_file() for path in (wheel, *lists.values())):
         return wheel
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as own:
-        part = Path(own) / wheel.name
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as temporary:
+        part = Path(temporary) / wheel.name
         _write(part, files, version)
         # pip takes a relative path from its working folder.
         requirement = f"./{wheel.name} --hash=sha256:{hashlib.sha256(part.read_bytes()).hexdigest()}\n"
         for name, path in lists.items():
-            (Path(own) / path.name).write_text((requirement if name == "base" else "") + locks[name])
+            (Path(temporary) / path.name).write_text((requirement if name == "base" else "") + locks[name])
         for path in (*lists.values(), wheel):
-            (Path(own) / path.name).replace(path)
+            (Path(temporary) / path.name).replace(path)
     return wheel
 
 

@@ -184,8 +184,8 @@ def judge(
     symptoms = [symptom for symptom in causes.in_log(log, lines) if symptom.weight != "note"]
     if seen["running"] and not gone_wrong:
         # A rank that runs may have survived what a general rule matches.
-        known = [symptom for symptom in symptoms if symptom.weight != "general"]
-        return RankVerdict(host, rank, ALIVE, "running", known, doing=doing)
+        symptoms_shown = [symptom for symptom in symptoms if symptom.weight != "general"]
+        return RankVerdict(host, rank, ALIVE, "running", symptoms_shown, doing=doing)
     exit_code = None if seen["running"] else seen["exit_code"]
     how = "it hangs after a crash" if exit_code is None else f"it ended with exit code {exit_code}"
     finished_at = docker_api.seconds(seen["finished_at"]) - ahead_s if seen["finished_at"] else time.time()

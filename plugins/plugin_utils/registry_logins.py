@@ -21,11 +21,11 @@ def logins(text: str) -> dict[str, dict[str, str]]:
     try:
         document = json.loads(text)
         entries = document.get("auths") or {}
-        known = {_host(key): login for key, entry in entries.items() if (login := _login(entry))}
+        logins_by_host = {_host(key): login for key, entry in entries.items() if (login := _login(entry))}
     except (AttributeError, LookupError, TypeError, ValueError):
         raise ValueError("it is not a config.json as `docker login` writes it") from None
-    if known:
-        return known
+    if logins_by_host:
+        return logins_by_host
     if document.get("credsStore") or document.get("credHelpers"):
         raise ValueError(
             "its logins are in a credential store of this machine; `DOCKER_CONFIG=FOLDER docker login "
@@ -37,13 +37,13 @@ def logins(text: str) -> dict[str, dict[str, str]]:
 def registry(image: str) -> str:
     """The registry of an image: registry.example.org:5000/engine:v1, or Docker Hub's."""
     first = image.partition("/")[0]
-    named = first != image and ("." in first or ":" in first or first == "localhost")
-    return _host(first) if named else _HUB
+    has_registry = first != image and ("." in first or ":" in first or first == "localhost")
+    return _host(first) if has_registry else _HUB
 
 
-def of_image(known: Mapping[str, dict[str, str]], image: str) -> dict[str, str]:
+def of_image(logins: Mapping[str, dict[str, str]], image: str) -> dict[str, str]:
     """The login for an image; empty where its registry has none."""
-    return dict(known.get(registry(image), {}))
+    return dict(logins.get(registry(image), {}))
 
 
 def _host(key: str) -> str:

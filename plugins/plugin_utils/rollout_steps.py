@@ -58,8 +58,8 @@ class HostSteps:
     @property
     def parts(self) -> set[str]:
         """Of what rollout.py knows as parts, those that the service has."""
-        found = {name for name in ("supervisor", "proofs", "backup") if self._args[name]}
-        return found - ({"backup", "proofs"} if self._check else set())
+        parts = {name for name in ("supervisor", "proofs", "backup") if self._args[name]}
+        return parts - ({"backup", "proofs"} if self._check else set())
 
     def read(self) -> Answer:
         """The state of this host's rank."""
@@ -198,8 +198,8 @@ class HostSteps:
         version = "" if step.back else self._version(step.generation)
         took = {"start_seconds": time.monotonic() - self._began} if version and self._began else {}
         restarted = step.back or self._change["restart"]
-        kept = {"generation": step.generation, "version": version, "keep": self._change["keep"], **took}
-        self._do(GENERATIONS, state="kept", restarted=restarted, **kept)
+        arguments = {"generation": step.generation, "version": version, "keep": self._change["keep"], **took}
+        self._do(GENERATIONS, state="kept", restarted=restarted, **arguments)
 
     # -- what ran before, and what goes ------------------------------------------------------------
 
@@ -207,10 +207,10 @@ class HostSteps:
         return self._revive(self._name)
 
     def _revive_displaced_step(self, step: Step) -> dict[str, bool]:
-        found: dict[str, bool] = {}
+        answers: dict[str, bool] = {}
         for name in self._beside:
-            found |= self._revive(name)
-        return found
+            answers |= self._revive(name)
+        return answers
 
     def _revive(self, name: str) -> dict[str, bool]:
         """Start what was stopped again; whether it serves, where its head is here."""

@@ -81,5 +81,5 @@ _SECRETS = {"router": router_secrets, "open_webui": open_webui_secrets}
 
 def secrets(role: str, **values: str) -> dict[str, str]:
     """Variables of the env file of a role's container. KeyError, TypeError for another role or value."""
-    made: dict[str, str] = _SECRETS[role](**values)  # type: ignore[operator]
-    return made
+    variables: dict[str, str] = _SECRETS[role](**values)  # type: ignore[operator]
+    return variables
