@@ -119,5 +119,5 @@ def _hmac(token: str, *words: str) -> str:
     return hmac.new(token.encode(), " ".join(words).encode(), "sha256").hexdigest()
 
 
-def _equal(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode(), expected.encode())
+def _equal(digest: str, expected: str) -> bool:
+    return hmac.compare_digest(digest.encode(), expected.encode())

@@ -54,14 +54,14 @@ class PeerClient:
             caller.learn(address, {SESSION: self._sessions.get(address, "")})
         words = ("POST", digest(body), str(len(body)), self._local_address, address)
         headers = {DIGEST: words[1], **caller.sign(address, *words)}
-        left = max(0.1, ends - time.monotonic())
+        rest = max(0.1, ends - time.monotonic())
         connection = http.client.HTTPConnection(
-            address, self._port, timeout=min(left, _CONNECT_LIMIT_S), source_address=(self._local_address, 0)
+            address, self._port, timeout=min(rest, _CONNECT_LIMIT_S), source_address=(self._local_address, 0)
         )
         connection.connect()
-        left = max(0.1, ends - time.monotonic())
-        connection.sock.settimeout(left)
-        end = threading.Timer(left, _end, [connection.sock])  # the timeout of a socket is one for each read
+        rest = max(0.1, ends - time.monotonic())
+        connection.sock.settimeout(rest)
+        end = threading.Timer(rest, _end, [connection.sock])  # the timeout of a socket is one for each read
         end.start()
         try:
             connection.request("POST", "/", body, headers)

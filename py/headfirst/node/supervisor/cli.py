@@ -18,32 +18,32 @@ CONFIG = Path("/etc/headfirst/supervisor.json")
 
 def main() -> int:
     """Run the command line; the exit code."""
-    given = _parser().parse_args()
-    if given.command == "run":
+    arguments = _parser().parse_args()
+    if arguments.command == "run":
         from headfirst.node.supervisor.daemon import Daemon, Settings
 
-        Daemon(Settings.read(given.config)).run()
+        Daemon(Settings.read(arguments.config)).run()
         return 0
     from headfirst.node.supervisor.host_state import Holds
 
     by_run = "HEADFIRST_RUN" in os.environ  # the role engine; node tools of an earlier release ignore it
-    if given.command == "hold":
-        if not Holds().hold(given.name, given.seconds, by_run=by_run):
+    if arguments.command == "hold":
+        if not Holds().hold(arguments.name, arguments.seconds, by_run=by_run):
             print(
-                f"{given.name} is held by hand. To end that: {sys.argv[0]} release {given.name}",
+                f"{arguments.name} is held by hand. To end that: {sys.argv[0]} release {arguments.name}",
                 file=sys.stderr,
             )
             return 3
-    elif given.command == "drain":
-        return _drain(given.name, given.seconds)
-    elif given.command == "wait":
-        return _wait(given.name, given.seconds)
-    elif given.command == "needed":
-        return _needed(given.name, given.changed)
-    elif given.command == "release":
-        Holds().release(given.name, by_run=by_run)
-    elif given.command == "resume":
-        _resume(given.name)
+    elif arguments.command == "drain":
+        return _drain(arguments.name, arguments.seconds)
+    elif arguments.command == "wait":
+        return _wait(arguments.name, arguments.seconds)
+    elif arguments.command == "needed":
+        return _needed(arguments.name, arguments.changed)
+    elif arguments.command == "release":
+        Holds().release(arguments.name, by_run=by_run)
+    elif arguments.command == "resume":
+        _resume(arguments.name)
     return 0
 
 
@@ -72,9 +72,9 @@ def _drain(name: str, seconds: float) -> int:
     if record is None:
         return 0
     routers = [RouterApi(router.url, router.key) for router in records.router_keys(record)]
-    left, unknown = drain(record.url, routers, seconds, record.api_key)
-    if left:
-        print(f"{name}: {left} requests still run after {seconds:.0f} s", file=sys.stderr)
+    request_count, unknown = drain(record.url, routers, seconds, record.api_key)
+    if request_count:
+        print(f"{name}: {request_count} requests still run after {seconds:.0f} s", file=sys.stderr)
     for url, why in unknown.items():
         print(f"{name}: whether requests of the router {url} run is not known: {why}", file=sys.stderr)
     return 0
@@ -85,10 +85,10 @@ def _wait(name: str, seconds: float) -> int:
     from headfirst.node.supervisor.registration import missing, routers_of
 
     record = _current(name, served=False)
-    found = missing(record, routers_of(record), seconds) if record else {}
-    for url, why in found.items():
+    reasons = missing(record, routers_of(record), seconds) if record else {}
+    for url, why in reasons.items():
         print(f"{name}: the router {url} does not use it after {seconds:.0f} s: {why}", file=sys.stderr)
-    return 3 if found else 0
+    return 3 if reasons else 0
 
 
 def _needed(name: str, changed: list[list[str]]) -> int:

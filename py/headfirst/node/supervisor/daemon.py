@@ -91,10 +91,10 @@ class Daemon:
         threading.Thread(target=self._watch_standbys, daemon=True).start()
         while not self._ended.wait(_STEP_S):
             self.turn()
-            if all(kept.is_alive for kept in self._kept.values()):
+            if all(replica.is_alive for replica in self._kept.values()):
                 _notify("WATCHDOG=1")
-        for kept in self._kept.values():
-            kept.end()
+        for replica in self._kept.values():
+            replica.end()
         listener.shutdown()
         listener.server_close()
 
@@ -119,11 +119,11 @@ class Daemon:
             for name, record in read.items()
             if name in heads and record.ranks[0] == self._settings.address
         }
-        for name, kept in list(self._kept.items()):
-            if replicas.get(name) != kept.record:
+        for name, replica in list(self._kept.items()):
+            if replicas.get(name) != replica.record:
                 # A run changes what has the name and has not served yet. A successor may have its address.
-                has_successor = kept.record.url in [record.url for record in replicas.values()]
-                kept.end(leaves=not has_successor and name not in heads)
+                has_successor = replica.record.url in [record.url for record in replicas.values()]
+                replica.end(leaves=not has_successor and name not in heads)
                 del self._kept[name]
         for name in replicas.keys() - self._kept.keys():
             self._kept[name] = _SupervisedReplica(self._keeper(replicas[name]), self._holds, self._events)
@@ -133,8 +133,8 @@ class Daemon:
         read = self._turns[rank.name].run(
             rank.name, "its record", lambda: records.read(rank.name, rank.generation)
         )
-        kept = self._kept.get(rank.name)
-        return read or (kept.record if kept and kept.record.generation == rank.generation else None)
+        replica = self._kept.get(rank.name)
+        return read or (replica.record if replica and replica.record.generation == rank.generation else None)
 
     def _watch_membership(self) -> None:
         while not self._ended.wait(_MEMBERSHIP_S):
@@ -169,16 +169,16 @@ class Daemon:
         """For `deploy status`, readable by all: it has no secrets."""
         replicas = {
             name: {
-                "phase": kept.keeper.status.phase,
-                "text": kept.keeper.status.text,
-                "since": kept.keeper.status.since,
-                "restarts": kept.keeper.memory.restarts,
-                "last_reason": kept.keeper.memory.last_reason,
-                "start_seconds": kept.keeper.memory.start_s,
-                "generation": kept.record.generation,
-                "routers": kept.registration.problems,
+                "phase": replica.keeper.status.phase,
+                "text": replica.keeper.status.text,
+                "since": replica.keeper.status.since,
+                "restarts": replica.keeper.memory.restarts,
+                "last_reason": replica.keeper.memory.last_reason,
+                "start_seconds": replica.keeper.memory.start_s,
+                "generation": replica.record.generation,
+                "routers": replica.registration.problems,
             }
-            for name, kept in self._kept.items()
+            for name, replica in self._kept.items()
         }
         started = {"settings": self._settings.sha1, "version": headfirst.__version__}
         document = json.dumps({"uptime": host_state.uptime(), "replicas": replicas, **started})

@@ -209,8 +209,8 @@ class _Turn:
     def _is_new(self, rank: int) -> bool:
         """Whether the rank runs, and not since the start that is known of it."""
         seen = self._known.get(rank)
-        known = self.state.starts[rank] if self.state.starts else ""
-        return seen is not None and seen.running and seen.start != known
+        start = self.state.starts[rank] if self.state.starts else ""
+        return seen is not None and seen.running and seen.start != start
 
     def _were_started(self) -> bool:
         """Whether somebody has started all ranks by hand since they ended."""
@@ -358,8 +358,8 @@ class _Turn:
         if unknown := self._unknown():
             self._wait(unknown)
         elif running:
-            left = ", ".join(self._rank(rank) for rank in running)
-            self._emit("stopping", f"still running, and stopped before the start: {left}")
+            names = ", ".join(self._rank(rank) for rank in running)
+            self._emit("stopping", f"still running, and stopped before the start: {names}")
             self._change(step="stopping")
             self.actions.append(Stop(running))
         else:

@@ -75,13 +75,13 @@ class Events:
 
 def _end(lines: Sequence[str], longest: int) -> list[str]:
     """The last lines, of so many characters together at most."""
-    kept: list[str] = []
+    last_lines: list[str] = []
     for line in reversed(lines):
         longest -= len(line)
         if longest < 0:
             break
-        kept.append(line)
-    return kept[::-1]
+        last_lines.append(line)
+    return last_lines[::-1]
 
 
 def _print(text: str) -> None:

@@ -53,10 +53,10 @@ class Memories:
     def load(self, name: str, generation: str) -> GenerationMemory:
         """What is remembered of the generation; nothing of another one but the length of its start."""
         state = host_state.read_object(self._path(name))
-        known = {key: state[key] for key, is_valid in _VALID.items() if key in state and is_valid(state[key])}
-        if known.get("generation") != generation:
-            return GenerationMemory(generation, start_s=known.get("start_s"))
-        return GenerationMemory(**known)
+        saved = {key: state[key] for key, is_valid in _VALID.items() if key in state and is_valid(state[key])}
+        if saved.get("generation") != generation:
+            return GenerationMemory(generation, start_s=saved.get("start_s"))
+        return GenerationMemory(**saved)
 
     def save(self, name: str, memory: GenerationMemory) -> bool:
         """Whether it was written; with a full disk it was not."""

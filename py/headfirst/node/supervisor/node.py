@@ -90,8 +90,8 @@ class NodeRanks:
         return Seen(request.generation)
 
     def _seen(self, rank: Rank, problem: str) -> Seen:
-        held = self._holds.is_held(rank.name)
-        return Seen(rank.generation, rank.running, rank.start, rank.ended, held, problem)
+        is_held = self._holds.is_held(rank.name)
+        return Seen(rank.generation, rank.running, rank.start, rank.ended, is_held, problem)
 
     def _log(self, rank: Rank) -> list[str]:
         record = records.read(rank.name, rank.generation)

@@ -288,9 +288,9 @@ def missing(record: GenerationRecord, routers: Sequence[RouterApi], seconds: flo
     """
     ends = time.monotonic() + seconds
     while True:
-        found = {router.url: why for router in routers if (why := _lacks(router, record))}
-        if not found or time.monotonic() > ends:
-            return found
+        reasons = {router.url: why for router in routers if (why := _lacks(router, record))}
+        if not reasons or time.monotonic() > ends:
+            return reasons
         time.sleep(0.5)
 
 

@@ -55,8 +55,8 @@ class FetchOrigin:
         """Fetch file by file, several at a time, or have other members fetch."""
         fetching = Fetching(self._request, store.folder, stopped)
         sizes = fetching.sizes
-        known = {name: record.xxh3 for name, record in fetching.known.items()}
-        board.describe(Overview(time.time_ns(), fetching.made_from, sizes, known, fetching.sha256))
+        hashes = {name: record.xxh3 for name, record in fetching.known.items()}
+        board.describe(Overview(time.time_ns(), fetching.made_from, sizes, hashes, fetching.sha256))
         spare: set[str] = set()
 
         def seen(count: int) -> None:
@@ -74,9 +74,9 @@ class FetchOrigin:
         if self._needs.divided:
             run.bring_first()
             self._needs.learn(store.folder, sizes, sizes.keys())
-        if known:
-            absent = lacking(board, known, stopped)
-            spare |= known.keys() - set(absent)
+        if hashes:
+            absent = lacking(board, hashes, stopped)
+            spare |= hashes.keys() - set(absent)
             if self._mode == "head":
                 spare |= self._borrow(board, store, fetching.known, absent)
         self._require_space(fetching, sizes, spare, store.folder)
@@ -97,7 +97,7 @@ class FetchOrigin:
         require_transfer_space("fetch", needed, missing, folder, self._target, self._keep_source)
 
     def _borrow(
-        self, board: Board, store: Store, known: Mapping[str, FileRecord], names: Iterable[str]
+        self, board: Board, store: Store, records: Mapping[str, FileRecord], names: Iterable[str]
     ) -> set[str]:
         """Have members pass on what they hold of `names` and this one does not; returns which of them.
 
@@ -106,16 +106,16 @@ class FetchOrigin:
         if self._target and not self._keep_source:
             return set()
         borrowed: dict[str, FileHash] = {}
-        given: list[set[str]] = [set() for _member in board.members]
+        shares: list[set[str]] = [set() for _member in board.members]
         for name in names:
             proof = store.proofs.remembered(name)
             holder = next((index for index, member in enumerate(board.members) if name in member.have), 0)
-            if holder and proof and proof.record == known[name] and not (store.folder / name).exists():
-                given[holder].add(name)
+            if holder and proof and proof.record == records[name] and not (store.folder / name).exists():
+                shares[holder].add(name)
                 borrowed[name] = proof
         if borrowed:
             with board.changed:
-                board.give(given)
+                board.give(shares)
                 board.announce(borrowed)
         return set(borrowed)
 
@@ -134,7 +134,7 @@ class FetchOrigin:
         board.give(sharing.given)
         needed = set(filter(self._needs.is_needed, files))
         noted: set[str] = set()
-        with _Given(run, board, stopped) as given:
+        with _Given(run, board, stopped) as fetches:
             while not stopped.is_set() and not (noted >= set(files) and board.member(0).have >= needed):
                 proofs = board.proofs()
                 for name, proof in proofs.items():
@@ -152,7 +152,7 @@ class FetchOrigin:
                 self.note = sharing.reason or fetching.remark
                 if news:
                     board.give(sharing.given)
-                given.step()
+                fetches.step()
                 board.wait(board.version, _TICK_S)
 
 
@@ -212,14 +212,14 @@ class FetchHelper:
 
     def _fetch(self, run: FetchRun, fetching: Fetching) -> None:
         """Fetch what is given, for as long as the head offers the same files."""
-        with _Given(run, self._board, self._stopped) as given:
+        with _Given(run, self._board, self._stopped) as fetches:
             while not self._stopped.is_set():
                 overview = self._board.overview
                 if overview is None or not self._is_same(fetching, overview):
                     return
                 if not self._board.member(self._board.index).fetches:  # also after the head was started again
                     self._board.report(fetches=True)
-                given.step()
+                fetches.step()
                 self._board.wait(self._board.version, _TICK_S)
 
     def _see(self, count: int) -> None:
@@ -249,8 +249,8 @@ class _Given:
         """Begin what is new; raises what a fetch raised."""
         board = self._board
         all_given = board.member(0).given
-        given = all_given[board.index] if board.index < len(all_given) else frozenset()
-        for name in given - self._begun - board.proofs().keys():
+        files = all_given[board.index] if board.index < len(all_given) else frozenset()
+        for name in files - self._begun - board.proofs().keys():
             self._begun.add(name)
             self._running.add(self._pool.submit(self._run.bring, name))
         for future in [future for future in self._running if future.done()]:

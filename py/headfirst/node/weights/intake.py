@@ -103,10 +103,10 @@ class Intake:
     def hashes(self) -> dict[str, str]:
         """The xxh3 of all files of which it is known."""
         overview = self._board.overview
-        known = dict(overview.known) if overview else {}
+        hashes = dict(overview.known) if overview else {}
         if self._needs.divided:
-            known |= {name: proof.xxh3 for name, proof in self._board.proofs().items()}
-        return known | {name: proof.xxh3 for name, proof in self._taken.items()}
+            hashes |= {name: proof.xxh3 for name, proof in self._board.proofs().items()}
+        return hashes | {name: proof.xxh3 for name, proof in self._taken.items()}
 
     def forget(self, name: str) -> None:
         """Offer `name` no more."""

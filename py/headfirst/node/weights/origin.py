@@ -56,14 +56,14 @@ class FolderOrigin:
                 where=str(store.folder), hint="Name the model with --model.",
             )  # fmt: skip
         sizes = {name: record.size for name, record in manifest.files.items()}
-        known = {name: record.xxh3 for name, record in manifest.files.items()}
-        board.describe(Overview(time.time_ns(), manifest.origin, sizes, known))
+        hashes = {name: record.xxh3 for name, record in manifest.files.items()}
+        board.describe(Overview(time.time_ns(), manifest.origin, sizes, hashes))
 
         def prove(name: str) -> None:
             if stopped.is_set():
                 return
             proof = store.proofs.get(name) or hash_file(contained(store.folder, name))
-            if proof.xxh3 != known[name]:
+            if proof.xxh3 != hashes[name]:
                 raise NotReadyError(
                     "this file differs from the manifest", where=str(store.folder / name),
                     hint="Remove it and run again: it is copied from another node.",

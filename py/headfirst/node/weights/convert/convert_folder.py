@@ -103,10 +103,10 @@ def _recipes(source: Path, plan: _Plan, todo: Sequence[str], form: Format) -> li
             hint="Fetch the checkpoint again, then convert.",
         )
     shards = {name: read_shard(source / name) for name in needed}
-    made = (
+    folder_recipes = (
         make_recipe(shards[name], [shards[home] for home in sorted(plan.homes[name])], form) for name in todo
     )
-    recipes = [recipe for recipe in made if recipe]
+    recipes = [recipe for recipe in folder_recipes if recipe]
     if recipes and len(todo) == len(plan.outputs) and not any(recipe.scaled for recipe in recipes):
         raise InputError(
             "there is no quantised tensor to convert",

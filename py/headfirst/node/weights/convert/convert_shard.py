@@ -149,10 +149,10 @@ def _stream_mxfp4(
     from headfirst.node.weights.convert.mxfp4 import dequantise
 
     experts, rows, groups, size = item.tensor.shape
-    held = max(1, min(groups, 2 * len(strip) // (rows * size)))
+    most_groups = max(1, min(groups, 2 * len(strip) // (rows * size)))
     step = max(1, 2 * STRIP // (2 * GROUP * rows))
-    for expert, first in product(range(experts), range(0, groups, held)):
-        count = min(held, groups - first)
+    for expert, first in product(range(experts), range(0, groups, most_groups)):
+        count = min(most_groups, groups - first)
         codes, scales = np.empty((rows, count * size), np.uint8), np.empty((rows, count), np.uint8)
         start, scale_start = item.tensor.start, item.scale.start
         start += expert * rows * groups * size
@@ -160,11 +160,11 @@ def _stream_mxfp4(
         _read_columns(inputs, source, start, groups * size, first * size, codes, strip)
         _read_columns(inputs, item.scale_shard, scale_start, groups, first, scales, strip)
         for group in range(0, count, step):
-            taken = min(step, count - group)
-            written = 2 * taken * GROUP * rows
-            result = np.frombuffer(out.free(written), np.uint16).reshape(taken * GROUP, rows)
+            step_groups = min(step, count - group)
+            written = 2 * step_groups * GROUP * rows
+            result = np.frombuffer(out.free(written), np.uint16).reshape(step_groups * GROUP, rows)
             dequantise(codes, scales, group, result)
-            done(written, taken * size * rows)
+            done(written, step_groups * size * rows)
 
 
 def _read_columns(

@@ -136,8 +136,8 @@ def make_recipe(
 
 
 def _is_unknown(name: str, form: Format) -> bool:
-    named = form.marked and bool(form.scale_names(name))
-    return not named and not form.drops(name) and bool(_SCALE_NAME.search(name))
+    has_name = form.marked and bool(form.scale_names(name))
+    return not has_name and not form.drops(name) and bool(_SCALE_NAME.search(name))
 
 
 def _scaled(

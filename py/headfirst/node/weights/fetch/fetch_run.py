@@ -118,12 +118,12 @@ class FetchRun:
             raise NotReadyError("the fetch was stopped", hint="Run again: it continues.") from error
 
     def _record(self, file: RemoteFile) -> FileRecord:
-        known = self._fetched.records.get(file.name)
-        if known and file.name in self._without and not (self._target / file.name).exists():
+        record = self._fetched.records.get(file.name)
+        if record and file.name in self._without and not (self._target / file.name).exists():
             self._seen(file.size)
-            return known
+            return record
         try:
-            proof = self._kept(file, known)
+            proof = self._kept(file, record)
         except FileNotFoundError:  # this node has converted it and removed it just now
             return self._record(file)
         if proof is None:
@@ -134,17 +134,17 @@ class FetchRun:
         self._arrived(file.name, proof)
         return proof.record
 
-    def _kept(self, file: RemoteFile, known: FileRecord | None) -> FileHash | None:
+    def _kept(self, file: RemoteFile, record: FileRecord | None) -> FileHash | None:
         """The proof of a file that is there already; None, and the file removed, where it is another one.
 
         Where the source states no sha256 it is compared with what is known of it.
         """
         path = self._target / file.name
-        if not path.is_file() or not (file.sha256 or known):
+        if not path.is_file() or not (file.sha256 or record):
             return None
         if path.stat().st_size == file.size:
             proof = self._proven(file)
-            if proof.sha256 == file.sha256 if file.sha256 else known and proof.xxh3 == known.xxh3:
+            if proof.sha256 == file.sha256 if file.sha256 else record and proof.xxh3 == record.xxh3:
                 return proof
             self._seen(-file.size)
         if not self._in_place:

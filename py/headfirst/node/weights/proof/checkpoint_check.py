@@ -34,12 +34,12 @@ def check_checkpoint(folder: Path) -> list[SafetensorsFile]:
         raise InputError(
             "the model folder has no weights: no *.safetensors file in it", where=str(folder), hint=hint
         )
-    named = set(index.values()) or present
-    if missing := sorted(named - present):
+    files_of_index = set(index.values()) or present
+    if missing := sorted(files_of_index - present):
         raise _incomplete(folder, f"{len(missing)} shard(s) that are not there: {', '.join(missing[:3])}")
-    shards = [read_shard(folder / name) for name in sorted(named)]
-    held = {name for shard in shards for name in shard.tensors}
-    if absent := sorted(index.keys() - held):
+    shards = [read_shard(folder / name) for name in sorted(files_of_index)]
+    tensor_names = {name for shard in shards for name in shard.tensors}
+    if absent := sorted(index.keys() - tensor_names):
         raise _incomplete(folder, f"{len(absent)} tensor(s) that no shard holds: {', '.join(absent[:3])}")
     return shards
 

@@ -62,8 +62,8 @@ def faults(
         return {name: why for name, why in reasons if why}
 
 
-def _same(known: FileRecord | None, record: FileRecord) -> bool:
-    return known is not None and (known.size, known.xxh3) == (record.size, record.xxh3)
+def _same(cached: FileRecord | None, record: FileRecord) -> bool:
+    return cached is not None and (cached.size, cached.xxh3) == (record.size, record.xxh3)
 
 
 def repaired_files(folder: Path, manifest: Manifest) -> list[str]:
