@@ -91,11 +91,11 @@ def mentioned(path: str, text: str) -> int | None:
 
 def distances(changes: Iterable[str], root: Path) -> dict[str, int]:
     """Unit test file → how many imports or folders it is away from a changed file."""
-    known = modules(root)
-    texts = {path: (root / path).read_text("utf-8") for path in known.values()}
+    known_modules = modules(root)
+    texts = {path: (root / path).read_text("utf-8") for path in known_modules.values()}
     users: dict[str, set[str]] = {}
     for path, text in texts.items():
-        for target in imported(text, known):
+        for target in imported(text, known_modules):
             users.setdefault(target, set()).add(path)
     tests = {path: text.replace('" / "', "/") for path, text in texts.items() if path.startswith("tests/")}
     away: dict[str, int] = {}
@@ -125,9 +125,9 @@ def distances(changes: Iterable[str], root: Path) -> dict[str, int]:
 
 def seconds(cores: int) -> dict[str, float]:
     """Test file → how long it takes: each core imports all files, and runs its part of the tests."""
-    known = json.loads(RECORD.read_text("utf-8"))
-    known |= json.loads(CACHE.read_text("utf-8")) if CACHE.exists() else {}
-    return {path: collect_s + run_s / cores for path, (collect_s, run_s) in known.items()}
+    seconds = json.loads(RECORD.read_text("utf-8"))
+    seconds |= json.loads(CACHE.read_text("utf-8")) if CACHE.exists() else {}
+    return {path: collect_s + run_s / cores for path, (collect_s, run_s) in seconds.items()}
 
 
 def chosen(away: Mapping[str, int], taken: Mapping[str, float], limit: float) -> list[str]:

@@ -39,13 +39,13 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a page differs")
     parser.add_argument("pages", nargs="*", type=Path, help="Chinese pages that have been translated")
-    given = parser.parse_args()
-    if given.check == bool(given.pages):
+    arguments = parser.parse_args()
+    if arguments.check == bool(arguments.pages):
         parser.error("either --check, or the Chinese pages that have been translated")
-    known = dict(pairs())
+    pages = dict(pairs())
     messages = []
-    for path in given.pages:
-        page = next((page for page, copy in known.items() if copy == path.resolve()), None)
+    for path in arguments.pages:
+        page = next((page for page, copy in pages.items() if copy == path.resolve()), None)
         if page is None:
             parser.error(f"{path} translates no page")
         text = page.read_text("utf-8")
@@ -54,7 +54,7 @@ def main() -> int:
             messages += [f"{path}: {line}" for line in lines]
         else:
             path.write_text(listed(text, translation), "utf-8")
-    if given.check:
+    if arguments.check:
         messages = problems()
     for problem in messages:
         print(problem, file=sys.stderr)
@@ -85,11 +85,11 @@ def renew(pages: Iterable[tuple[Path, Path]]) -> None:
 
 def problems() -> list[str]:
     """What is wrong with the translations of this repository, a line each."""
-    known = pairs()
+    pages = pairs()
     translated = {*TRANSLATED.rglob("*.md")}
-    messages = [f"{copy}: missing" for _, copy in known if not copy.exists()]
-    messages += [f"{path}: has no page in docs" for path in sorted(translated - {copy for _, copy in known})]
-    for page, copy in known:
+    messages = [f"{copy}: missing" for _, copy in pages if not copy.exists()]
+    messages += [f"{path}: has no page in docs" for path in sorted(translated - {copy for _, copy in pages})]
+    for page, copy in pages:
         if copy.exists():
             text, translation = page.read_text("utf-8"), copy.read_text("utf-8")
             messages += [

@@ -68,9 +68,9 @@ def written(page: str) -> str:
 
 def checked() -> dict[int, list[str]]:
     """Number of a failure → rules of `deploy check`."""
-    named = [(rule.id, rule.failures) for rule in check_rules.RULES]
-    named += [(difference.id, difference.failures) for difference in check_differences.DIFFERENCES]
-    return _by_number([*named, *check_findings.COMPARED.items(), *comm_rules.RULES.items()])
+    rules = [(rule.id, rule.failures) for rule in check_rules.RULES]
+    rules += [(difference.id, difference.failures) for difference in check_differences.DIFFERENCES]
+    return _by_number([*rules, *check_findings.COMPARED.items(), *comm_rules.RULES.items()])
 
 
 def diagnosed() -> dict[int, list[str]]:
@@ -81,9 +81,9 @@ def diagnosed() -> dict[int, list[str]]:
     return _by_number([*lines, *states])
 
 
-def _by_number(named: Iterable[tuple[str, Iterable[int]]]) -> dict[int, list[str]]:
+def _by_number(rules: Iterable[tuple[str, Iterable[int]]]) -> dict[int, list[str]]:
     ids = defaultdict(list)
-    for id, numbers in named:
+    for id, numbers in rules:
         for number in numbers:
             if id not in ids[number]:
                 ids[number].append(id)

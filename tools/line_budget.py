@@ -49,9 +49,9 @@ def main(root: Path = Path(__file__).parents[1]) -> int:
     folders = tomllib.loads((root / TABLE).read_text("utf-8"))["tool"]["headfirst"]["lines"]
     product, tests = (lines_of(root, folders, patterns) for patterns in (PRODUCT, TESTS))
     print(f"{product.total():,} lines of the product, {tests.total():,} of tests")
-    found = wrong(product + tests, folders)
-    print(*found, sep="\n", end="\n" * bool(found))
-    return 1 if found else 0
+    problems = wrong(product + tests, folders)
+    print(*problems, sep="\n", end="\n" * bool(problems))
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

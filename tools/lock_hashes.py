@@ -29,8 +29,8 @@ def of_wheels_for(systems: tuple[str, ...], python: str, lock: str) -> str:
     blocks = []
     for block in packages(lock):
         pin, *hashes = re.split(r" \\\n +--hash=", block.rstrip("\n"))
-        if kept := [digest for digest in hashes if digest in usable]:
-            blocks.append(" \\\n    --hash=".join((pin, *kept)) + "\n")
+        if usable_hashes := [digest for digest in hashes if digest in usable]:
+            blocks.append(" \\\n    --hash=".join((pin, *usable_hashes)) + "\n")
     return "".join(blocks)
 
 

@@ -34,11 +34,11 @@ def needed(value: Any) -> Any:
         return [needed(item) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = {key: needed(item) for key, item in value.items() if key not in LEFT_OUT}
-    if SHORTENED in kept:
-        by_algorithm = {item["quant_algo"]: {module: item} for module, item in kept[SHORTENED].items()}
-        kept[SHORTENED] = {name: item for part in by_algorithm.values() for name, item in part.items()}
-    return kept
+    needed_keys = {key: needed(item) for key, item in value.items() if key not in LEFT_OUT}
+    if SHORTENED in needed_keys:
+        by_algorithm = {item["quant_algo"]: {module: item} for module, item in needed_keys[SHORTENED].items()}
+        needed_keys[SHORTENED] = {name: item for part in by_algorithm.values() for name, item in part.items()}
+    return needed_keys
 
 
 def lines(value: Any, depth: int) -> str:

@@ -29,9 +29,9 @@ NAMESPACE = "headfirst-release"
 
 
 def main() -> int:
-    given = parser().parse_args()
+    arguments = parser().parse_args()
     try:
-        release(ROOT, given.output, key=given.sign, tagged=not given.untagged)
+        release(ROOT, arguments.output, key=arguments.sign, tagged=not arguments.untagged)
     except HeadfirstError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -84,17 +84,17 @@ def differences(role: Path) -> list[DefaultDifference]:
             lines.append(f"{key} has a default, which argument_specs does not tell")
         elif key not in defaults and not option.get("required"):
             lines.append(f"{key} is neither required nor in defaults")
-    found = [DefaultDifference(f"{role.name}: {text}") for text in sorted(lines)]
+    problems = [DefaultDifference(f"{role.name}: {text}") for text in sorted(lines)]
     for name, entry_point in entry_points.items():
         for key, option in entry_point.get("options", {}).items():
             told = "default" in option or name != "main"
             if key in defaults and told and option.get("default") != defaults[key]:
                 keys = ("argument_specs", name, "options", key, "default")
                 sentence = f"{key} defaults to {defaults[key]!r}, {name} says {option.get('default')!r}"
-                found.append(
+                problems.append(
                     DefaultDifference(f"{role.name}: {sentence}", in_yaml(specs_file, keys, defaults[key]))
                 )
-    return found
+    return problems
 
 
 def following_differences(defaults: Mapping[str, tuple[Path, Any]]) -> list[DefaultDifference]:
@@ -103,17 +103,17 @@ def following_differences(defaults: Mapping[str, tuple[Path, Any]]) -> list[Defa
     same = SETTINGS.keys() & defaults.keys() - ALONE.keys()
     expected |= {name: "" if SETTINGS[name] is None else str(SETTINGS[name]) for name in same}
     expected |= {name: str(defaults[other][1]) for name, other in EQUAL.items()}
-    found = []
+    problems = []
     for name, text in sorted(expected.items()):
         path, actual = defaults[name]
         if str(actual) != text:
             module, _, option = name.partition(".")
             keys = ("options", option, "default") if option else (module,)
             place = in_yaml(path, keys, text if isinstance(actual, str) else yaml.safe_load(text))
-            found.append(
+            problems.append(
                 DefaultDifference(f"{name} defaults to {actual!r}, what it follows to {text!r}", place)
             )
-    return found
+    return problems
 
 
 def page_differences(path: Path, settings: Mapping[str, Any]) -> list[DefaultDifference]:
@@ -145,20 +145,20 @@ def _defaults() -> Iterator[tuple[str, tuple[Path, Any]]]:
 def all_differences() -> list[DefaultDifference]:
     """What differs in this checkout."""
     defaults = dict(_defaults())
-    found = following_differences(defaults)
-    found += [item for role in sorted(ROLES.iterdir()) if role.is_dir() for item in differences(role)]
+    problems = following_differences(defaults)
+    problems += [item for role in sorted(ROLES.iterdir()) if role.is_dir() for item in differences(role)]
     pages = sorted(ROOT.glob("docs/**/*.md"))
-    return found + [item for page in pages for item in page_differences(page, SETTINGS)]
+    return problems + [item for page in pages for item in page_differences(page, SETTINGS)]
 
 
 def main() -> int:
     """Print what differs, or write it; return the exit code."""
-    found = all_differences()
+    problems = all_differences()
     for _ in range(_CHAIN if "--fix" in sys.argv else 0):
-        write(item.place for item in found if item.place)
-        found = all_differences()
-    print("\n".join(map(str, found)) or "Every default is the same in all places.")
-    return 1 if found else 0
+        write(item.place for item in problems if item.place)
+        problems = all_differences()
+    print("\n".join(map(str, problems)) or "Every default is the same in all places.")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -150,8 +150,8 @@ def _by_group(node: ast.ClassDef, user: ast.AST) -> bool:
         for argument in (*method.args.args, *method.args.kwonlyargs)
         if "attn_tp" in argument.arg
     }
-    given = {inner.arg for inner in ast.walk(user) if isinstance(inner, ast.keyword)}
-    return not arguments or bool(arguments & given)
+    keywords = {inner.arg for inner in ast.walk(user) if isinstance(inner, ast.keyword)}
+    return not arguments or bool(arguments & keywords)
 
 
 @cache

@@ -90,15 +90,15 @@ def main() -> int:
     without_kernels()
     models: dict[str, list[Any]] = {}
     for file in sorted(CONFIGS.glob("*.json")):
-        made = models.setdefault(file.stem, [])
+        table = models.setdefault(file.stem, [])
         with model_folder(json.loads(file.read_text(encoding="utf-8"))) as path, gpu(GPU):
             for arguments in LAYOUTS:
                 try:
                     results = rows(path, arguments)
                 except REFUSALS as refusal:
                     results = [refused(refusal)]
-                made += [{"arguments": arguments} | row for row in results]
-        print(file.stem, sum("refused" in row for row in made), "refused of", len(made), flush=True)
+                table += [{"arguments": arguments} | row for row in results]
+        print(file.stem, sum("refused" in row for row in table), "refused of", len(table), flush=True)
     source = f"SGLang {sglang.__version__}'s LoRAMemoryPool, by tools/sglang_lora.py"
     target = Path(sys.argv[1]) / f"sglang-{sglang.__version__}-lora.json"
     write_record(target, {"source": source, "rank": RANK, "slots": SLOTS}, models)

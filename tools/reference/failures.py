@@ -37,10 +37,10 @@ def page() -> str:
         "",
         *_diagnosed(generic),
     ]
-    known = {(rule.id, rule.means, rule.fix) for rule in generic}
+    generic_rules = {(rule.id, rule.means, rule.fix) for rule in generic}
     for engine in map(engines.get, engines.names()):
         of_engine = engine_log_rules.profile(engine.log()).rules
-        changed = [rule for rule in of_engine if (rule.id, rule.means, rule.fix) not in known]
+        changed = [rule for rule in of_engine if (rule.id, rule.means, rule.fix) not in generic_rules]
         lines += [f"## deploy diagnose: logs of {engine.title}", "", *_diagnosed(changed)]
     lines += [
         "## deploy diagnose: states of the ranks",
@@ -62,5 +62,5 @@ def _diagnosed(rules: Iterable[engine_log_rules.LogRule | engine_log_rules.Condi
     return ["| rule | what is so of the rank | what to do |", "|---|---|---|", *sorted(rows), ""]
 
 
-def _ids(named: Iterable[str]) -> str:
-    return ", ".join(f"`{id}`" for id in named)
+def _ids(ids: Iterable[str]) -> str:
+    return ", ".join(f"`{id}`" for id in ids)

@@ -59,9 +59,9 @@ def _is_password(parameter: Any) -> bool:
 
 def _usage(words: tuple[str, ...], verb: Any) -> str:
     arguments = [param for param in verb.params if param.param_type_name == "argument"]
-    named = [f"{_value(param)} …" if param.nargs == -1 else _value(param) for param in arguments]
-    given = [text if param.required else f"[{text}]" for text, param in zip(named, arguments, strict=True)]
-    return " ".join([*words, *given, "[OPTIONS]"])
+    names = [f"{_value(param)} …" if param.nargs == -1 else _value(param) for param in arguments]
+    usages = [text if param.required else f"[{text}]" for text, param in zip(names, arguments, strict=True)]
+    return " ".join([*words, *usages, "[OPTIONS]"])
 
 
 def _value(parameter: Any) -> str:

@@ -20,8 +20,8 @@ from releasing import HINT
 def build(source: Path, folder: Path, epoch: int) -> Path:
     """Build the collection in `source` into `folder`; all files in it are of the time `epoch`."""
     argv = [sys.executable, "-m", "ansible", "galaxy", "collection", "build", "--output-path", str(folder)]
-    with tempfile.TemporaryDirectory(prefix="headfirst-") as own:
-        files = shutil.copytree(source, Path(own) / "files", symlinks=True)
+    with tempfile.TemporaryDirectory(prefix="headfirst-") as temporary:
+        files = shutil.copytree(source, Path(temporary) / "files", symlinks=True)
         # Ansible Galaxy shows README.md alone, whatever galaxy.yml names.
         (files / "COLLECTION.md").replace(files / "README.md")
         settings = files / "galaxy.yml"

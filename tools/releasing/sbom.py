@@ -51,10 +51,10 @@ def build(source: Path, version: str, epoch: int) -> str:
         parts.append(part)
         dependencies = []
         for package in _packages(path.read_text("utf-8")):
-            kept = packages.setdefault(str(package.purl), package)
+            component = packages.setdefault(str(package.purl), package)
             # One lock has the files of all systems, another one the file of one image.
-            kept.hashes.update(package.hashes)
-            dependencies.append(kept)
+            component.hashes.update(package.hashes)
+            dependencies.append(component)
         bom.register_dependency(part, sorted(set(dependencies)))
     bom.components.update(parts, packages.values())
     bom.register_dependency(root, parts)
