@@ -56,7 +56,7 @@ class Members:
 
 
 @dataclass
-class _Taken:
+class _Claims:
     """What earlier services and replicas have of each host."""
 
     devices: dict[str, set[str]] = field(default_factory=dict)
@@ -76,8 +76,8 @@ def divide(groups: Sequence[Members]) -> tuple[Service, ...]:
     for group in groups:
         for host in group.hosts:
             times[host.name] = times.get(host.name, 0) + 1
-    taken = _Taken()
-    services = tuple(_service(group, times, taken) for group in groups)
+    claims = _Claims()
+    services = tuple(_service(group, times, claims) for group in groups)
     _refuse_idle_hosts(groups, services)
     return services
 
@@ -97,19 +97,19 @@ def _refuse_idle_hosts(groups: Sequence[Members], services: Sequence[Service]) -
             )
 
 
-def _service(group: Members, times: Mapping[str, int], taken: _Taken) -> Service:
+def _service(group: Members, times: Mapping[str, int], claims: _Claims) -> Service:
     replicas: list[Replica] = []
-    for role, places in _placements(group, times, taken):
+    for role, places in _placements(group, times, claims):
         hosts = [place.host for place in places]
         settings = group.settings
         replicas.append(
             Replica(
                 len(replicas),
                 places,
-                engine_port=taken.port("engine", hosts[:1], settings.engine_port, 1),
-                dist_port=taken.port("dist", hosts[:1], settings.dist_port, _PORT_STEP),
+                engine_port=claims.port("engine", hosts[:1], settings.engine_port, 1),
+                dist_port=claims.port("dist", hosts[:1], settings.dist_port, _PORT_STEP),
                 role=role,
-                transfer_port=taken.port("transfer", hosts, settings.kv_transfer_port, _PORT_STEP)
+                transfer_port=claims.port("transfer", hosts, settings.kv_transfer_port, _PORT_STEP)
                 if role
                 else None,
             )
@@ -120,27 +120,27 @@ def _service(group: Members, times: Mapping[str, int], taken: _Taken) -> Service
 
 
 def _placements(
-    group: Members, times: Mapping[str, int], taken: _Taken
+    group: Members, times: Mapping[str, int], claims: _Claims
 ) -> list[tuple[Role | None, tuple[Place, ...]]]:
     """What each replica does, and its hosts."""
     prefill, decode = group.settings.prefill_replicas, group.settings.decode_replicas
     if not prefill or not decode:
-        return [(None, places) for places in _divided(group, times, taken)]
+        return [(None, places) for places in _divided(group, times, claims)]
     counts = zip(ROLES, (prefill, decode), strict=True)
     roles: list[Role | None] = [role for role, count in counts for _ in range(count)]
     settings_of = {role: group.settings.of_role(role) for role in ROLES}
     hosts_of = _hosts_of_roles(group)
     if not hosts_of and not any(settings.gpus_per_replica for settings in settings_of.values()):
         alike = replace(group, settings=group.settings.model_copy(update={"replicas": len(roles)}))
-        return list(zip(roles, _divided(alike, times, taken), strict=True))
+        return list(zip(roles, _divided(alike, times, claims), strict=True))
     # Where the inventory does not divide the hosts, the roles share all of them.
     shared = [host.name for host in group.hosts if all(host in subset for subset in hosts_of.values())]
     placements: list[tuple[Role | None, tuple[Place, ...]]] = []
     for role, settings in settings_of.items():
-        hosts = hosts_of[role] if hosts_of else _with_free_gpus(group, taken)
+        hosts = hosts_of[role] if hosts_of else _with_free_gpus(group, claims)
         role_group = replace(group, settings=settings, hosts=hosts, role=role)
         used = {**times, **dict.fromkeys(shared, 2)}
-        placements += [(role, places) for places in _divided(role_group, used, taken)]
+        placements += [(role, places) for places in _divided(role_group, used, claims)]
     return placements
 
 
@@ -166,20 +166,20 @@ def _hosts_of_roles(group: Members) -> dict[Role, tuple[Host, ...]]:
     return hosts
 
 
-def _with_free_gpus(group: Members, taken: _Taken) -> tuple[Host, ...]:
+def _with_free_gpus(group: Members, claims: _Claims) -> tuple[Host, ...]:
     """The hosts that have a GPU left; all where none has, for the message."""
-    free = [host for host in group.hosts if len(taken.devices.get(host.name, ())) < (host.gpus or 1)]
+    free = [host for host in group.hosts if len(claims.devices.get(host.name, ())) < (host.gpus or 1)]
     return tuple(free) or group.hosts
 
 
-def _divided(group: Members, times: Mapping[str, int], taken: _Taken) -> list[tuple[Place, ...]]:
+def _divided(group: Members, times: Mapping[str, int], claims: _Claims) -> list[tuple[Place, ...]]:
     """The hosts of each replica, all of which are alike."""
     shared = any(times[host.name] > 1 for host in group.hosts)
     cut = group.settings.gpus_per_replica or group.settings.gpu_devices
     if group.settings.engine_device == "cpu":
         return _whole_hosts(group) if _count(group) <= len(group.hosts) else _parts(group)
     if shared or cut or _count(group) > len(group.hosts):
-        return _gpus(group, taken)
+        return _gpus(group, claims)
     return _whole_hosts(group)
 
 
@@ -214,9 +214,9 @@ def _parts(group: Members) -> list[tuple[Place, ...]]:
     return [(Place(host),) for host in group.hosts for _ in range(count // len(group.hosts))]
 
 
-def _gpus(group: Members, taken: _Taken) -> list[tuple[Place, ...]]:
+def _gpus(group: Members, claims: _Claims) -> list[tuple[Place, ...]]:
     """Replicas of gpus_per_replica GPUs: a part of a host, or all free GPUs of several hosts."""
-    free = {host.name: _free(group, host, taken) for host in group.hosts}
+    free = {host.name: _free(group, host, claims) for host in group.hosts}
     each = group.settings.gpus_per_replica or _even(group, free)
     smallest = min(len(devices) for devices in free.values())
     if each > smallest:
@@ -240,7 +240,7 @@ def _gpus(group: Members, taken: _Taken) -> list[tuple[Place, ...]]:
         )
     replicas = replicas[:count]
     for place in (place for places in replicas for place in places):
-        taken.devices.setdefault(place.host.name, set()).update(place.devices or ())
+        claims.devices.setdefault(place.host.name, set()).update(place.devices or ())
     return [tuple(_whole(place) for place in places) for places in replicas]
 
 
@@ -250,7 +250,7 @@ def _whole(place: Place) -> Place:
     return Place(place.host) if place.devices == every else place
 
 
-def _free(group: Members, host: Host, taken: _Taken) -> list[str]:
+def _free(group: Members, host: Host, claims: _Claims) -> list[str]:
     if host.gpus is None:
         raise InputError(
             f"the number of GPUs of {host.name} is not in the inventory, and the service uses a part of them",
@@ -258,7 +258,7 @@ def _free(group: Members, host: Host, taken: _Taken) -> list[str]:
             hint="Write gpus=8, for example, on the line of the host or under [all:vars].",
         )
     chosen = group.settings.gpu_devices or [str(index) for index in range(host.gpus)]
-    used = taken.devices.get(host.name, set())
+    used = claims.devices.get(host.name, set())
     if why := _contradiction(group, host, chosen, used):
         raise InputError(
             f"gpu_devices: {why}",
@@ -346,12 +346,12 @@ def with_routers(services: Sequence[Service], hosts: Sequence[Host]) -> tuple[Se
     Where the group is empty, a service with several replicas has one on the cluster's head.
     """
     head = services[0].replicas[0].head
-    taken: set[tuple[str, int]] = set()
+    used_ports: set[tuple[str, int]] = set()
 
     def free(host: Host, port: int) -> int:
-        while (host.name, port) in taken:
+        while (host.name, port) in used_ports:
             port += 1
-        taken.add((host.name, port))
+        used_ports.add((host.name, port))
         return port
 
     routed = []

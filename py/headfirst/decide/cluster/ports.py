@@ -27,7 +27,7 @@ class PortUse:
 def refuse(cluster: Cluster, more: Mapping[str, Sequence[PortUse]] | None = None) -> None:
     """InputError for a port that two programs of a host would have; `more` are those of engines, by host."""
     for host in cluster.hosts:
-        taken: dict[int, PortUse] = {}
+        uses: dict[int, PortUse] = {}
         for use in (*of_host(cluster, host), *(more or {}).get(host.name, ())):
             for port in use.ports:
                 if port > HIGHEST_PORT:
@@ -36,9 +36,9 @@ def refuse(cluster: Cluster, more: Mapping[str, Sequence[PortUse]] | None = None
                         where=use.where,
                         hint=f"Give {use.setting} a lower number.",
                     )
-                if port in taken:
-                    raise _twice(cluster, host, port, use, taken)
-            taken |= dict.fromkeys(use.ports, use)
+                if port in uses:
+                    raise _twice(cluster, host, port, use, uses)
+            uses |= dict.fromkeys(use.ports, use)
 
 
 def of_service(service: Service, name: str, ports: Sequence[int], setting: str, replica: int = 0) -> PortUse:

@@ -35,7 +35,7 @@ def files(plan: Plan, header: Sequence[str]) -> Files:
     }
     return {
         secret_files.SCRIPT: script(
-            secret_files.make_script(header, secrets(host_parts), secret_files.given(plan))
+            secret_files.make_script(header, secrets(host_parts), secret_files.key_settings(plan))
         ),
         **host_files,
         ASK_SCRIPT: script(ask_script(header, plan)),

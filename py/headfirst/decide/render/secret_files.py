@@ -101,7 +101,7 @@ def key_file(service: PlannedService) -> str:
     return f"{FOLDER}/{secret_of(api_key_blank(service.name))}"
 
 
-def given(plan: Plan) -> dict[str, str]:
+def key_settings(plan: Plan) -> dict[str, str]:
     """Secrets that people have, with the setting that names the file of each on the controller."""
     return {
         PurePosixPath(key_file(service)).name: f"api_key_file={service.api_key_file}"

@@ -113,7 +113,7 @@ class _Job:
 def files(plan: Plan, header: Sequence[str], container: ContainerOf) -> Files:
     """A script for each replica or divided service, and the one that makes the secrets."""
     jobs = [job for service in plan.services for job in _jobs(service, container)]
-    secrets = secret_files.make_script(header, secret_files.scheduled(plan), secret_files.given(plan))
+    secrets = secret_files.make_script(header, secret_files.scheduled(plan), secret_files.key_settings(plan))
     return {
         secret_files.SCRIPT: script(secrets),
         **{f"{job.name}.sbatch": script(_text(header, job)) for job in jobs},

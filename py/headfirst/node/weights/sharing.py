@@ -79,16 +79,16 @@ class Sharing:
             max(1, min(MOST_AT_ONCE, self._total // (_ROUNDS * len(fetchers)))) if together else MOST_AT_ONCE
         )
         self._began = self._began if self._began is not None else now
-        held = set()
+        held_names = set()
         for name in list(self._waiting):
             holders = [index for index, member in enumerate(members) if name in member.have]
             if ready := [index for index in holders if index in able]:
                 self._give(name, ready[0])
             elif holders and now - self._began < _HOLDER_WAIT_S:
-                held.add(name)
+                held_names.add(name)
         for index in sorted(fetchers, key=lambda index: len(self.given[index] - fetched)):
             free = at_once + _AHEAD - len(self.given[index] - fetched)
-            candidates = [name for name in self._waiting if name not in held]
+            candidates = [name for name in self._waiting if name not in held_names]
             candidates.sort(key=lambda name: index not in self._needs(name))
             for name in candidates[: max(0, free)]:
                 self._give(name, index)

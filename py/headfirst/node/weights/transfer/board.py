@@ -246,10 +246,10 @@ class Board:
             if notify:
                 self._notify()
 
-    def give(self, given: Iterable[Iterable[str]]) -> None:
+    def give(self, assignments: Iterable[Iterable[str]]) -> None:
         """Have each member fetch files; for the head. What is stated of other files is dropped."""
         with self.changed:
-            self.report(given=tuple(map(frozenset, given)))
+            self.report(given=tuple(map(frozenset, assignments)))
             self._claims = {
                 name: claim
                 for name, claim in self._claims.items()

@@ -189,8 +189,8 @@ def _index(key: str, count: int) -> int:
 def _member(entry: Any, order: list[str], count: int) -> Member:
     fields = json_object(entry, what="a member")
     flags = {name: fields.get(name) for name in ("ready", "done", "fetches", "doubts")}
-    error, given = fields.get("error"), fields.get("given")
-    if not isinstance(given, list) or len(given) > count:
+    error, assignments = fields.get("error"), fields.get("given")
+    if not isinstance(assignments, list) or len(assignments) > count:
         raise UntrustedError("the shares of the members are not a list with one entry for each member")
     if not all(isinstance(flag, bool) for flag in flags.values()) or not isinstance(error, str):
         raise UntrustedError("a flag of a member is not a boolean, or its error is not text")
@@ -202,7 +202,7 @@ def _member(entry: Any, order: list[str], count: int) -> Member:
         converted=integer(fields.get("converted"), what="a member's converted bytes"),
         error=for_terminal(error)[:_LONGEST_ERROR],
         fetched=integer(fields.get("fetched"), what="a member's fetched bytes"),
-        given=tuple(_names(bits, order) for bits in given),
+        given=tuple(_names(bits, order) for bits in assignments),
         **flags,  # type: ignore[arg-type]
     )
 
