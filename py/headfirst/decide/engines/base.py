@@ -19,7 +19,7 @@ from headfirst.decide.cluster.settings import KvCarrier, Role
 from headfirst.decide.containers.image import ImageRecipe
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.arguments import Arguments, RefusedOption, Specification
-from headfirst.decide.engines.host_memory import HostRequest, KeptMemory, nothing
+from headfirst.decide.engines.host_memory import NOTHING, HostRequest, KeptMemory
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.adapter import AdapterConfig
@@ -371,43 +371,7 @@ class Diagnostics:
     tune: Callable[[Sequence[NodeFacts], Live | None, Mapping[str, str]], Tuning | None] | None = None
 
 
-def _all_layers(stage: int, stages: int, layers: int, environment: Mapping[str, str]) -> range:
-    return range(layers)
-
-
-def _no_ports(request: LaunchRequest) -> Sequence[int]:
-    return ()
-
-
-def _always(values: Mapping[str, Any]) -> bool:
-    return True
-
-
-def _as_stored(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Computing | None:
-    return None
-
-
-def _no_needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
-    return ArgumentNeeds()
-
-
-def _no_draft(request: DraftRequest) -> ArgumentNeeds:
-    return ArgumentNeeds(problem="the engine takes no draft model")
-
-
-def _names_none(values: Mapping[str, Any]) -> tuple[str, str]:
-    return "", ""
-
-
-def _no_problems(
-    checkpoint: Checkpoint, values: Mapping[str, Any], environment: Mapping[str, str]
-) -> list[str]:
-    return []
-
-
-def _always_starts(checkpoint: Checkpoint, start: EngineStart) -> list[str]:
-    return []
-
+_NO_DRAFT = ArgumentNeeds(problem="the engine takes no draft model")
 
 Adapters = Mapping[str, AdapterConfig | None]
 """LoRA adapters by name; None: its adapter_config.json was not read."""
@@ -494,29 +458,31 @@ class Engine:
     # How clients write what OpenAI's API lacks.
     request_dialect: Callable[[Values], RequestDialect]
     # Further ports of a rank's host that only this rank may have; by default none.
-    more_ports: Callable[[LaunchRequest], Sequence[int]] = _no_ports
+    more_ports: Callable[[LaunchRequest], Sequence[int]] = lambda request: ()
     # The hidden layers that a pipeline stage loads, of the stage, the number of stages and of layers, and the
     # user's environment. InputError for what the engine refuses there. By default all: it has no such stages.
-    pipeline_layers: Callable[[int, int, int, Mapping[str, str]], range] = _all_layers
+    pipeline_layers: Callable[[int, int, int, Mapping[str, str]], range] = (
+        lambda stage, stages, layers, environment: range(layers)
+    )
     # The type in which it computes; None, and by default: that of the checkpoint.
-    computing: Callable[[Checkpoint, Gpu | None, Values], Computing | None] = _as_stored
+    computing: Callable[[Checkpoint, Gpu | None, Values], Computing | None] = lambda *_: None
     # What the adapters need, or why one is refused; by default nothing.
-    adapter_needs: Callable[[Adapters, Values], ArgumentNeeds] = _no_needs
+    adapter_needs: Callable[[Adapters, Values], ArgumentNeeds] = lambda adapters, values: ArgumentNeeds()
     # What a draft model needs, or why it is refused.
-    draft_needs: Callable[[DraftRequest], ArgumentNeeds] = _no_draft
+    draft_needs: Callable[[DraftRequest], ArgumentNeeds] = lambda request: _NO_DRAFT
     # The draft that arguments name, and the flag that names it; two empty texts where they name none.
-    named_draft: Callable[[Values], tuple[str, str]] = _names_none
+    named_draft: Callable[[Values], tuple[str, str]] = lambda values: ("", "")
     # The buffers of adapters; None: it has no such argument.
     adapter_slots: AdapterSlots | None = None
     # Why the longest request that the arguments set is refused, of the checkpoint, the arguments' values and
     # the user's environment, a clause each. By default nothing: it accepts every length.
-    length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = _no_problems
+    length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = lambda *_: []
     # How it divides prefill and decode; None: not as these routers need it.
     disaggregation: Disaggregation | None = None
     ports_alone: range = range(0)  # of which a replica on one host takes a port, on every interface
     # Why what is in the image cannot serve the checkpoint on the GPU, a clause each. By default nothing.
-    start_problems: Callable[[Checkpoint, EngineStart], list[str]] = _always_starts
-    publishes: Callable[[Values], bool] = _always  # whether rank 0 publishes the metrics
+    start_problems: Callable[[Checkpoint, EngineStart], list[str]] = lambda *_: []
+    publishes: Callable[[Values], bool] = lambda values: True  # whether rank 0 publishes the metrics
     # Options with which the service would not answer clients, checks or monitoring, by destination.
     refused: Mapping[str, RefusedOption] = field(default_factory=dict)
     bounds: Mapping[str, RefusedOption] = field(default_factory=dict)  # of numbers, by destination
@@ -534,7 +500,7 @@ class Engine:
     no_device: str = ""  # what to do where `images` lacks a device
     older: str = ""  # what else to do where an image of an older version lacks a flag for several nodes
     # What the ranks of a host keep in its memory and in folders.
-    host_memory: Callable[[HostRequest], KeptMemory] = nothing
+    host_memory: Callable[[HostRequest], KeptMemory] = lambda request: NOTHING
     missing_programs: Sequence[MissingProgram] = ()  # of the project's own images
 
     @property

@@ -85,13 +85,6 @@ class KeptMemory:
 
 
 NOTHING = KeptMemory()
-
-
-def nothing(request: HostRequest) -> KeptMemory:
-    """Of an engine that keeps nothing there."""
-    return NOTHING
-
-
 _WEIGHTS = "weights"
 
 
