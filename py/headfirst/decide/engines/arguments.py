@@ -137,14 +137,18 @@ def whole(settings: Mapping[str, Any], key: str, default: int) -> int:
     return number
 
 
+Values = Mapping[str, Any]
+"""Values of arguments: destination name -> typed value."""
+
+
 @dataclass(frozen=True)
 class Arguments:
     """The user's engine arguments, understood: destination name -> typed value, and what is wrong."""
 
-    values: Mapping[str, Any]
+    values: Values
     problems: tuple[ArgumentProblem, ...]
 
-    def require(self, *, where: str | None = None) -> Mapping[str, Any]:
+    def require(self, *, where: str | None = None) -> Values:
         """The values; InputError listing every problem when there is one."""
         if self.problems:
             raise InputError(
@@ -270,7 +274,7 @@ def _full(option: Mapping[str, Any] | None, words: Sequence[str]) -> bool:
     return option.get("nargs") in (None, "?") and len(words) == 1
 
 
-def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> ArgumentProblem:
+def _flag_problem(spec: Specification, flag: str, values: Values) -> ArgumentProblem:
     if flag in spec.removed:
         return ArgumentProblem(
             flag, f"{flag} was removed: {spec.engine} does not have it.", spec.removed[flag]
@@ -304,7 +308,7 @@ def _with_two_dashes(spec: Specification, flag: str) -> str | None:
 
 
 def _owned(
-    spec: Specification, option: Mapping[str, Any], flag: str, values: Mapping[str, Any]
+    spec: Specification, option: Mapping[str, Any], flag: str, values: Values
 ) -> ArgumentProblem | None:
     if option["dest"] in spec.owned:
         return ArgumentProblem(flag, f"{flag} is set by the plan.", spec.owned[option["dest"]])
@@ -314,7 +318,7 @@ def _owned(
 
 
 def _refused(
-    spec: Specification, option: Mapping[str, Any], flag: str, values: Mapping[str, Any]
+    spec: Specification, option: Mapping[str, Any], flag: str, values: Values
 ) -> ArgumentProblem | None:
     refused = spec.refused.get(option["dest"]) or spec.bounds.get(option["dest"])
     if refused is None or refused.harmless(values[option["dest"]]):

@@ -19,6 +19,7 @@ from headfirst.decide.cluster.settings import KvCarrier, Role
 from headfirst.decide.containers.image import ImageRecipe
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.arguments import Arguments, RefusedOption, Specification
+from headfirst.decide.engines.arguments import Values as Values
 from headfirst.decide.engines.host_memory import NOTHING, HostRequest, KeptMemory
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import MIB, Gpu
@@ -117,7 +118,7 @@ BF16_CAPABILITY = (8, 0)
 _OVERFLOWING = ("Gemma2", "Gemma3F", "Glm4F")
 
 
-def overflow(title: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> list[str]:
+def overflow(title: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> list[str]:
     """Why an engine that computes FP16 where a GPU has no BF16 gives no answers of this model, a clause."""
     dtype = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower(), checkpoint.dtype)
     without = gpu is not None and gpu.lacks(BF16_CAPABILITY)
@@ -160,7 +161,7 @@ class DraftRequest:
     target: Checkpoint
     kind: str
     folder: str
-    values: Mapping[str, Any]
+    values: Values
 
 
 @dataclass(frozen=True)
@@ -328,7 +329,7 @@ class RequestDialect:
         return sorted(path for path in paths if path and not path.startswith("/v1/"))
 
 
-def without_images(values: Mapping[str, Any], flag: str, limits: object) -> dict[str, str]:
+def without_images(values: Values, flag: str, limits: object) -> dict[str, str]:
     """`RequestDialect.left_out` of a service that takes no images; `limits` are those of `flag`."""
     if values.get("language_model_only"):
         return {"vision.image": "--language-model-only takes no images"}
@@ -375,9 +376,6 @@ _NO_DRAFT = ArgumentNeeds(problem="the engine takes no draft model")
 
 Adapters = Mapping[str, AdapterConfig | None]
 """LoRA adapters by name; None: its adapter_config.json was not read."""
-
-Values = Mapping[str, Any]
-"""The values of `Engine.check_arguments`: destination name -> typed value."""
 
 
 @dataclass(frozen=True)

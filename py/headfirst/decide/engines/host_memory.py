@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headfirst.common.untrusted import finite_json
+from headfirst.decide.engines.arguments import Values
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -28,7 +29,7 @@ class HostRequest:
     checkpoint: Checkpoint
     layout: Layout
     ranks: int
-    values: Mapping[str, Any]
+    values: Values
     environment: Mapping[str, str]
     role: str | None
     pool_bytes: int | None

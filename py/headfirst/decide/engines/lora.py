@@ -8,11 +8,10 @@ what comes first, the inputs of what follows (o_proj, down_proj). Source: vllm/l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from headfirst.decide.engines.base import Adapters
+from headfirst.decide.engines.base import Adapters, Values
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint, Mla
 
@@ -47,7 +46,7 @@ class Linear:
         return self.parts * self.inputs + self.outputs
 
 
-def are_served(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
+def are_served(checkpoint: Checkpoint, values: Values) -> bool:
     """Whether the engine keeps room for adapters: the inventory names some, or engine_args enables them."""
     return bool(checkpoint.adapters or values.get("enable_lora"))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from headfirst.decide.engines import arguments
-from headfirst.decide.engines.base import EngineStart, Task, overflow
+from headfirst.decide.engines.base import EngineStart, Task, Values, overflow
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -50,7 +50,7 @@ _PYTORCH_ONLY |= {"kv_transfer_config": "--kv-transfer-config", "num_gpu_blocks"
 def choose(
     version: str,
     checkpoint: Checkpoint | None,
-    values: Mapping[str, Any],
+    values: Values,
     *,
     nodes: int = 1,
     runtime: str | None = None,
@@ -81,9 +81,7 @@ def serving(version: str, checkpoint: Checkpoint) -> list[str]:
     return [name for name in TITLES if not _missing(version, checkpoint, name)]
 
 
-def problems(
-    version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Mapping[str, Any]
-) -> list[str]:
+def problems(version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Values) -> list[str]:
     """Why the checkpoint cannot be served for `task`, a clause each."""
     chosen = choose(version, checkpoint, values)
     reasons = _missing(version, checkpoint, chosen)
@@ -170,7 +168,7 @@ def _task(version: str, checkpoint: Checkpoint, task: Task) -> list[str]:
     return []
 
 
-def _arguments(checkpoint: Checkpoint, chosen: str, values: Mapping[str, Any]) -> list[str]:
+def _arguments(checkpoint: Checkpoint, chosen: str, values: Values) -> list[str]:
     """What the engine's configuration classes assert (messages.py; pytorch/engine/executor/__init__.py)."""
     reasons = []
     sparse_mla = checkpoint.mla is not None and checkpoint.architecture in _SPARSE

@@ -6,11 +6,10 @@ pytorch/models/module_map.py, pytorch/engine/config_builder.py (build_specdecode
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from headfirst.decide.engines import arguments, drafts
-from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest
+from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest, Values
 from headfirst.decide.model.checkpoint import Checkpoint
 
 _METHODS = {"eagle": "eagle", "eagle3": "eagle3", "dflash": "dflash"}
@@ -40,7 +39,7 @@ def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
     )
 
 
-def named(values: Mapping[str, Any]) -> tuple[str, str]:
+def named(values: Values) -> tuple[str, str]:
     """The draft that the user's arguments name, and the flag."""
     return str(values.get("speculative_draft_model") or ""), _MODEL
 

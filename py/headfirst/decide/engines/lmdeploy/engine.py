@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from headfirst.common.metrics import Metrics, Series
 from headfirst.decide.engines.arguments import OBJECT, RefusedOption, within
@@ -21,6 +20,7 @@ from headfirst.decide.engines.base import (
     RequestDialect,
     ScoreRequest,
     Task,
+    Values,
     without_images,
 )
 from headfirst.decide.engines.lmdeploy import backend, draft, host_memory, launch, layout, lora, memory
@@ -94,7 +94,7 @@ _DIAGNOSTICS = Diagnostics(
 )
 
 
-def _dialect(values: Mapping[str, Any]) -> RequestDialect:
+def _dialect(values: Values) -> RequestDialect:
     """The requests of a server with these arguments (serve/openai/protocol.py, endpoints/auxiliary.py)."""
     penalty = "LMDeploy has repetition_penalty in its place"
     return RequestDialect(
@@ -109,7 +109,7 @@ def _dialect(values: Mapping[str, Any]) -> RequestDialect:
     )
 
 
-def _publishes(values: Mapping[str, Any]) -> bool:
+def _publishes(values: Values) -> bool:
     """With --dp the proxy answers at the engine's port, and has no figures."""
     return not values.get("disable_metrics", False) and values.get("dp", 1) == 1
 

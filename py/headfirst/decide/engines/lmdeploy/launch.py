@@ -7,12 +7,9 @@ the head (docs/en/advance/metrics.md, "Usage (DP > 1)").
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from headfirst.common.errors import InputError
 from headfirst.decide.engines import arguments, nccl, ray
-from headfirst.decide.engines.base import Launch, LaunchRequest
+from headfirst.decide.engines.base import Launch, LaunchRequest, Values
 from headfirst.decide.engines.lmdeploy.backend import PYTORCH, TURBOMIND, choose
 
 NO_CPU = "Remove engine_device=cpu, or take an engine that has one: engine=sglang or engine=vllm."
@@ -84,7 +81,7 @@ def launch(version: str, request: LaunchRequest) -> Launch:
     return Launch(argv, environment | dict(request.extra_env), programs=programs)
 
 
-def _argv(request: LaunchRequest, backend: str, values: Mapping[str, Any]) -> list[str]:
+def _argv(request: LaunchRequest, backend: str, values: Values) -> list[str]:
     """The container's command. `values` are those of the request's extra arguments."""
     if values.get("dp", 1) > 1:
         return _data_parallel(request, backend, values)
@@ -107,7 +104,7 @@ def _turbomind_nodes(request: LaunchRequest, server: list[str]) -> list[str]:
     return _with_key(request, server) if request.rank == 0 else ["lmdeploy", *server]
 
 
-def _environment(request: LaunchRequest, backend: str, values: Mapping[str, Any]) -> dict[str, str]:
+def _environment(request: LaunchRequest, backend: str, values: Values) -> dict[str, str]:
     """Where the PyTorch engine's ranks meet: torch's store beside Ray's head, or that of the DP ranks."""
     if values.get("dp", 1) > 1:
         return {
@@ -131,7 +128,7 @@ def _model(request: LaunchRequest, backend: str) -> list[str]:
     return words
 
 
-def _data_parallel(request: LaunchRequest, backend: str, values: Mapping[str, Any]) -> list[str]:
+def _data_parallel(request: LaunchRequest, backend: str, values: Values) -> list[str]:
     """Rank 0 runs the proxy at the engine's port; the API servers of every node have the ports after it."""
     server = ["serve", "api_server", *_model(request, backend)]
     # With --ep the dense layers are not divided, as in LMDeploy's own example.

@@ -6,20 +6,18 @@ serve/openai/launch_server.py, turbomind/parallel_config.py, turbomind/builders/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from headfirst.decide.engines.base import Values
 from headfirst.decide.engines.layout import Layout, Machines, head_problems
 from headfirst.decide.engines.lmdeploy.backend import PYTORCH, TURBOMIND, choose
 from headfirst.decide.model.checkpoint import Checkpoint
 
 
-def layout(tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
+def layout(tensor: int, pipeline: int, values: Values) -> Layout:
     """--dp divides the ranks into groups for attention; --ep spreads whole experts over the ranks."""
     return Layout(tensor, pipeline, attention_data=values.get("dp", 1), expert=values.get("ep", 1))
 
 
-def attention_tensor(layout: Layout, values: Mapping[str, Any]) -> int:
+def attention_tensor(layout: Layout, values: Values) -> int:
     """The ranks that share the heads of one request; --cp shares its tokens among the others."""
     return max(1, layout.tensor // layout.attention_data // int(values.get("cp", 1)))
 
@@ -31,7 +29,7 @@ def problems(
     layout: Layout,
     *,
     dtype: str,
-    values: Mapping[str, Any],
+    values: Values,
 ) -> list[str]:
     """Why the layout is refused, one clause each."""
     backend = choose(version, checkpoint, values, nodes=machines.nodes)
@@ -41,7 +39,7 @@ def problems(
     return reasons or _against_model(checkpoint, layout, backend, values)
 
 
-def _turbomind(layout: Layout, values: Mapping[str, Any]) -> list[str]:
+def _turbomind(layout: Layout, values: Values) -> list[str]:
     reasons = []
     if layout.attention_data > 1:
         reasons.append("with TurboMind --dp makes copies of the model: take --backend pytorch, or replicas")
@@ -52,7 +50,7 @@ def _turbomind(layout: Layout, values: Mapping[str, Any]) -> list[str]:
     return reasons
 
 
-def _pytorch(machines: Machines, layout: Layout, values: Mapping[str, Any]) -> list[str]:
+def _pytorch(machines: Machines, layout: Layout, values: Values) -> list[str]:
     reasons = []
     if values.get("cp", 1) > 1:
         reasons.append("--cp is TurboMind's: write --backend turbomind")
@@ -68,9 +66,7 @@ def _pytorch(machines: Machines, layout: Layout, values: Mapping[str, Any]) -> l
     return reasons
 
 
-def _against_model(
-    checkpoint: Checkpoint, layout: Layout, backend: str, values: Mapping[str, Any]
-) -> list[str]:
+def _against_model(checkpoint: Checkpoint, layout: Layout, backend: str, values: Values) -> list[str]:
     reasons = head_problems(checkpoint, attention_tensor(layout, values))
     if checkpoint.moe and layout.expert > 1 and checkpoint.moe.experts % layout.expert:
         reasons.append(f"{checkpoint.moe.experts} experts are not divisible by {layout.expert}")

@@ -5,17 +5,16 @@ Source: lmdeploy/pytorch/models/patch.py (add_adapters), adapter/adapter.py (loa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from headfirst.decide.engines import lora
-from headfirst.decide.engines.base import Adapters, ArgumentNeeds
+from headfirst.decide.engines.base import Adapters, ArgumentNeeds, Values
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 
 
-def needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
+def needs(adapters: Adapters, values: Values) -> ArgumentNeeds:
     """What LMDeploy refuses of an adapter; it takes the ranks and the modules from their files."""
     if problem := lora.refusal("LMDeploy", adapters, _refusals):
         return ArgumentNeeds(problem=problem)

@@ -9,10 +9,7 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from headfirst.decide.engines.base import MemoryFraction, MemoryUse, cuda_overhead, room_by_token
+from headfirst.decide.engines.base import MemoryFraction, MemoryUse, Values, cuda_overhead, room_by_token
 from headfirst.decide.engines.drafts import token_bytes
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.lmdeploy import draft, lora
@@ -32,7 +29,7 @@ _NAMES = {"int4": "4", "int8": "8", "fp8": "16", "fp8_e4m3": "16", "fp8_e5m2": "
 _SCALES = {"4": 4, "8": 4, "42": 3}
 
 
-def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]) -> MemoryUse:
+def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values) -> MemoryUse:
     """The runtime buffers, and the fraction of the rest that becomes KV cache."""
     batch = values.get("max_batch_size") or _batch(gpu)
     tokens = values.get("max_prefill_token_num", 8192) + 2 * batch
@@ -64,7 +61,7 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping
     )
 
 
-def _predicts(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
+def _predicts(checkpoint: Checkpoint, values: Values) -> bool:
     return values.get("speculative_algorithm") == "deepseek_mtp" and checkpoint.draft is None
 
 
@@ -83,7 +80,7 @@ def _copied_bytes(checkpoint: Checkpoint, layout: Layout) -> int:
     return whole - whole // layout.tensor
 
 
-def _kv_bytes(checkpoint: Checkpoint, attention: int, values: Mapping[str, Any]) -> int:
+def _kv_bytes(checkpoint: Checkpoint, attention: int, values: Values) -> int:
     """KV cache bytes of one token on one rank; MLA keeps one latent vector, the same on every rank."""
     setting = str(values.get("quant_policy", "0"))
     policy = _NAMES.get(setting, setting)

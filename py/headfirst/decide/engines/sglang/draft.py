@@ -6,11 +6,10 @@ model_runner_components/attention_backend_setup.py (configure_aux_hidden_state_c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from headfirst.decide.engines import drafts
-from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest
+from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest, Values
 from headfirst.decide.engines.sglang import support
 
 # NEXTN and EAGLE are one algorithm; a draft of Gemma-4 makes it another one itself.
@@ -40,7 +39,7 @@ def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
     return ArgumentNeeds(arguments | {_PATH: request.folder}, drafts.REASON, _SOURCE)
 
 
-def named(values: Mapping[str, Any]) -> tuple[str, str]:
+def named(values: Values) -> tuple[str, str]:
     """The draft that the user's arguments name, and the flag."""
     return str(values.get("speculative_draft_model_path") or ""), _PATH
 

@@ -23,6 +23,7 @@ from headfirst.decide.engines.base import (
     RequestDialect,
     ScoreRequest,
     Task,
+    Values,
     without_images,
 )
 from headfirst.decide.engines.sglang import (
@@ -181,7 +182,7 @@ _DIAGNOSTICS = Diagnostics(
 )
 
 
-def _dialect(values: Mapping[str, Any]) -> RequestDialect:
+def _dialect(values: Values) -> RequestDialect:
     """The requests of a server with these arguments (entrypoints/http_server.py, openai/protocol.py)."""
     ignored = {"model": "SGLang answers with the model it serves, whatever name the request has"}
     # sampling_batch_info.py: sampling_seed is None otherwise.

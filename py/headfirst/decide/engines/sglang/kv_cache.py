@@ -7,12 +7,10 @@ arg_groups/overrides.py (element), configs/mamba_utils.py (states), configs/mode
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
-from headfirst.decide.engines.base import CacheRoom
+from headfirst.decide.engines.base import CacheRoom, Values
 from headfirst.decide.engines.drafts import token_bytes
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.sglang.layout import pipeline_layers
@@ -96,7 +94,7 @@ def kv_cache(
     checkpoint: Checkpoint,
     gpu: Gpu,
     layout: Layout,
-    values: Mapping[str, Any],
+    values: Values,
     *,
     drafts: int,
 ) -> KvCache:
@@ -113,7 +111,7 @@ def _stage(
     checkpoint: Checkpoint,
     gpu: Gpu,
     layout: Layout,
-    values: Mapping[str, Any],
+    values: Values,
     stage: range,
     drafts: int,
 ) -> KvCache:
@@ -151,7 +149,7 @@ def _stage(
     return _with_states(has, checkpoint, layout, values, size, state)
 
 
-def _element(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> int:
+def _element(checkpoint: Checkpoint, gpu: Gpu, values: Values) -> int:
     """Bytes of an element: by the argument, else by the GPU for sparse attention, else by the checkpoint."""
     kind = values.get("kv_cache_dtype", "auto")
     if kind not in _TWO_BYTES:
@@ -192,7 +190,7 @@ def _index_bytes(checkpoint: Checkpoint, stage: range, drafts: int) -> int:
     return layers * index.head_dim * 2  # MiniMax-M3
 
 
-def _state(state: RecurrentState, attention: int, values: Mapping[str, Any]) -> int:
+def _state(state: RecurrentState, attention: int, values: Values) -> int:
     """Bytes of one layer's state on one rank; groups of Mamba-2 are copied where ranks are more."""
     groups = state.groups
     if groups and groups % attention:
@@ -208,7 +206,7 @@ def _with_states(
     has: SupportTable,
     checkpoint: Checkpoint,
     layout: Layout,
-    values: Mapping[str, Any],
+    values: Values,
     token: float,
     state: int,
 ) -> KvCache:
@@ -231,7 +229,7 @@ def _with_states(
     )
 
 
-def _copies(has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> int:
+def _copies(has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Values) -> int:
     """States that a request keeps beside the prefix cache: three, and those by which it is tracked."""
     strategy = values.get("mamba_radix_cache_strategy", "auto")
     if strategy == "auto":
@@ -240,9 +238,7 @@ def _copies(has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: M
     return 3 + {"extra_buffer": 2 if overlaps else 1, "extra_buffer_lazy": 1}.get(strategy, 0)
 
 
-def _compressed(
-    checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], stage: range, drafts: int
-) -> KvCache:
+def _compressed(checkpoint: Checkpoint, layout: Layout, values: Values, stage: range, drafts: int) -> KvCache:
     """DeepSeek-V4: each layer has a window; some keep an entry for four tokens with an index, others for 128.
 
     Nothing is divided by ranks.

@@ -10,9 +10,9 @@ entrypoints/engine.py (_calculate_rank_ranges), model_executor/model_runner.py (
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from headfirst.decide.engines import drafts
+from headfirst.decide.engines.base import Values
 from headfirst.decide.engines.layout import (
     Layout,
     Machines,
@@ -32,7 +32,7 @@ _EXPERTS = "expert intermediate size"
 _ANY_RANKS = ("Glm4v", "GlmOcr", "InternVL", "KimiK3", "MuseSpark")
 
 
-def layout(version: str, tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
+def layout(version: str, tensor: int, pipeline: int, values: Values) -> Layout:
     """The layout that results from these sizes and the arguments' values."""
     data, attention = values.get("dp_size", 1), values.get("attn_dp_size", 1)
     if values.get("enable_dp_attention") and attention == 1:  # the older spelling of --attn-dp-size
@@ -46,7 +46,7 @@ def layout(version: str, tensor: int, pipeline: int, values: Mapping[str, Any]) 
     )
 
 
-def _spanning(version: str, values: Mapping[str, Any]) -> bool:
+def _spanning(version: str, values: Values) -> bool:
     """Whether expert parallelism spans the tensor ranks, whatever --ep-size is (arg_groups/overrides.py)."""
     spanning = support.table(version).spanning_exchanges
     return values.get("moe_a2a_backend") in spanning or bool(values.get("enable_waterfill"))
@@ -71,7 +71,7 @@ def problems(
     layout: Layout,
     *,
     dtype: str,
-    values: Mapping[str, Any],
+    values: Values,
 ) -> list[str]:
     """Why the layout is refused, one clause each."""
     return (
@@ -113,7 +113,7 @@ def _against_itself(layout: Layout, *, adapters: bool) -> list[str]:
     return reasons
 
 
-def _draft(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[str]:
+def _draft(checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
     """What a draft model excludes (arg_groups/speculative_hook.py)."""
     draft = checkpoint.draft
     if draft is None:
@@ -127,7 +127,7 @@ def _draft(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) ->
     return reasons
 
 
-def _pipeline(version: str, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[str]:
+def _pipeline(version: str, checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
     if layout.pipeline == 1:
         return []
     reasons = []
@@ -140,15 +140,13 @@ def _pipeline(version: str, checkpoint: Checkpoint, layout: Layout, values: Mapp
     return reasons
 
 
-def _tower(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[str]:
+def _tower(checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
     if values.get("mm_enable_dp_encoder") or checkpoint.architecture.startswith(_ANY_RANKS):
         return []
     return tower_problems(checkpoint, layout.tensor // layout.attention_data)
 
 
-def _groups_and_experts(
-    version: str, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]
-) -> list[str]:
+def _groups_and_experts(version: str, checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
     """What single architectures and ways to compute experts refuse (models/nemotron_h.py, layers/moe).
 
     MiMo-V2.5: arg_groups/model_hook.py and models/mimo_v2.py, load_mimo_v2_qkv_proj_weight.
@@ -173,9 +171,7 @@ def _groups_and_experts(
     return reasons
 
 
-def _widths(
-    version: str, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Mapping[str, Any]
-) -> list[str]:
+def _widths(version: str, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Values) -> list[str]:
     """The widths that are divided, against the number of parts and the blocks or groups of the weights."""
     return [
         reason
@@ -185,7 +181,7 @@ def _widths(
 
 
 def _divided(
-    version: str, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Mapping[str, Any]
+    version: str, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Values
 ) -> list[tuple[str, int, int, str]]:
     """(name, width, in how many parts, type) of the attention and of the feed-forward layers."""
     mla, moe, ranks = checkpoint.mla, checkpoint.moe, layout.tensor // layout.attention_data

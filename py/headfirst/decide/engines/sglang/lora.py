@@ -6,11 +6,10 @@ init_lora_shapes), mem_pool.py (init_buffers), utils.py (get_hidden_dim).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from headfirst.decide.engines import lora
-from headfirst.decide.engines.base import Adapters, AdapterSlots, ArgumentNeeds
+from headfirst.decide.engines.base import Adapters, AdapterSlots, ArgumentNeeds, Values
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint, Moe
@@ -51,7 +50,7 @@ _PACKED = {
 }
 
 
-def needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
+def needs(adapters: Adapters, values: Values) -> ArgumentNeeds:
     """What SGLang refuses of an adapter; it takes the ranks and the modules from their files."""
     if problem := lora.refusal("SGLang", adapters, lambda config: _refusals(config, values)):
         return ArgumentNeeds(problem=problem)
@@ -60,7 +59,7 @@ def needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
     return ArgumentNeeds(note="SGLang's buffers for what was not read are not in the memory of the plan.")
 
 
-def _refusals(config: AdapterConfig, values: Mapping[str, Any]) -> Iterator[str]:
+def _refusals(config: AdapterConfig, values: Values) -> Iterator[str]:
     if config.absent:
         yield f"no {' and no '.join(config.absent)}"
     if config.peft_type.lower() != "lora":
@@ -80,7 +79,7 @@ def _refusals(config: AdapterConfig, values: Mapping[str, Any]) -> Iterator[str]
         yield f"modules that --lora-target-modules lacks: {', '.join(sorted(others))}"
 
 
-def problems(checkpoint: Checkpoint, values: Mapping[str, Any]) -> list[str]:
+def problems(checkpoint: Checkpoint, values: Values) -> list[str]:
     """One clause where SGLang ends at start: it has no sizes for an adapted module of this architecture."""
     name = checkpoint.architecture
     if not lora.are_served(checkpoint, values) or name.startswith(_OTHER_SIZED):
@@ -115,7 +114,7 @@ def _modules(names: tuple[str, ...] | list[str] | str) -> frozenset[str]:
     return frozenset(_PACKED.get(name, name) for name in last)
 
 
-def buffer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> int:
+def buffer_bytes(checkpoint: Checkpoint, layout: Layout, values: Values) -> int:
     """Bytes on each rank that SGLang allocates at start for the adapters that were read.
 
     A pipeline stage has buffers for all layers, and a layer with experts has them beside those of its shared
@@ -136,7 +135,7 @@ def buffer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, An
     return int(slots * rank * elements * lora.element_bytes(checkpoint))
 
 
-def is_known(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
+def is_known(checkpoint: Checkpoint, values: Values) -> bool:
     """Whether `buffer_bytes` is what is allocated: each module is counted, and no adapter is missing."""
     sized = all(checkpoint.adapters) or values.keys() >= _SIZES
     if checkpoint.architecture.startswith(_OTHER_SIZES) or not sized:
@@ -146,7 +145,7 @@ def is_known(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
     return counted.issuperset(_adapted(checkpoint, values))
 
 
-def _adapted(checkpoint: Checkpoint, values: Mapping[str, Any]) -> frozenset[str]:
+def _adapted(checkpoint: Checkpoint, values: Values) -> frozenset[str]:
     """The user's --lora-target-modules, or those of all adapters."""
     if targets := values.get("lora_target_modules"):
         return _modules(targets)

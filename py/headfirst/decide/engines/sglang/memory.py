@@ -7,11 +7,9 @@ SGLANG_ENABLE_POST_CAPTURE_KV_SIZING (off by default) divides it otherwise and i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from headfirst.decide.engines.base import MemoryFraction, MemoryUse, cuda_overhead
+from headfirst.decide.engines.base import MemoryFraction, MemoryUse, Values, cuda_overhead
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.sglang import kv_cache, lora, support
 from headfirst.decide.engines.sglang.support import SupportTable
@@ -47,9 +45,7 @@ class _Settings:
     deepep: bool
 
 
-def memory_use(
-    version: str, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]
-) -> MemoryUse:
+def memory_use(version: str, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values) -> MemoryUse:
     """Bytes that the engine keeps out of weights and KV cache, item by item, and the fraction for these."""
     has = support.table(version)
     images = _reads_images(has, checkpoint, values)
@@ -111,7 +107,7 @@ def _whole_embedding(checkpoint: Checkpoint, layout: Layout) -> bool:
     )
 
 
-def _expert_growth(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]) -> float:
+def _expert_growth(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values) -> float:
     """Marlin's kernels keep scales of NVFP4 in two bytes; those of Blackwell round widths up to 128, and have
     no W4A16 (arg_groups/model_overrides)."""
     moe, quantization = checkpoint.moe, checkpoint.quantization
@@ -125,7 +121,7 @@ def _expert_growth(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Map
     return -(-width // _TRTLLM_WIDTH) * _TRTLLM_WIDTH / width if width else 1.0
 
 
-def _reads_images(has: SupportTable, checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
+def _reads_images(has: SupportTable, checkpoint: Checkpoint, values: Values) -> bool:
     """By the list of architectures, or as the language model is one part of the config (is_multimodal)."""
     name = checkpoint.architecture
     inside = name in has.multimodal or checkpoint.vision_tower is not None
@@ -146,7 +142,7 @@ def _image_factor(checkpoint: Checkpoint) -> float:
     return 0.95 * min(1.05, max(0.8, 1 - 0.1 * (size - 1)))
 
 
-def _image_cache_mib(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]) -> int:
+def _image_cache_mib(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values) -> int:
     """What images that are computed take beside the KV cache (model_overrides/qwen3_vl.py)."""
     hopper = gpu.reaches((9, 0)) and not gpu.reaches((10, 0)) and gpu.memory_bytes // MIB >= 60 * 1024
     if checkpoint.architecture.startswith("Qwen3VL") and hopper and layout.world <= _GPUS_OF_A_NODE:
@@ -159,7 +155,7 @@ def _resolve(
     checkpoint: Checkpoint,
     gpu: Gpu,
     layout: Layout,
-    values: Mapping[str, Any],
+    values: Values,
     *,
     images: bool,
 ) -> _Settings:
@@ -194,7 +190,7 @@ def _resolve(
 
 
 def _captures_prefill(
-    has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], *, images: bool
+    has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Values, *, images: bool
 ) -> bool:
     """Whether prefill graphs are captured unasked (cuda_graph_hook.py)."""
     state = checkpoint.recurrent
@@ -229,7 +225,7 @@ def _terms(checkpoint: Checkpoint, total_mib: int, layout: Layout, settings: _Se
     return terms
 
 
-def _graphs(values: Mapping[str, Any], phase: str, *, by_default: bool) -> bool:
+def _graphs(values: Values, phase: str, *, by_default: bool) -> bool:
     """Whether CUDA graphs are captured for `phase`; its backend's name wins over the switches."""
     backend = values.get(f"cuda_graph_backend_{phase}")
     if backend is not None:
@@ -238,7 +234,7 @@ def _graphs(values: Mapping[str, Any], phase: str, *, by_default: bool) -> bool:
     return by_default and not switched_off
 
 
-def _prefill_sizes(chunk: int, layout: Layout, values: Mapping[str, Any], *, by_default: bool) -> int | None:
+def _prefill_sizes(chunk: int, layout: Layout, values: Values, *, by_default: bool) -> int | None:
     """How many prefill sizes the engine captures; None where it captures none."""
     if not _graphs(values, "prefill", by_default=by_default):
         return None

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from headfirst.decide.engines import arguments
-from headfirst.decide.engines.base import BF16_CAPABILITY, FLOAT_NAMES, Computing, Task, overflow
+from headfirst.decide.engines.base import BF16_CAPABILITY, FLOAT_NAMES, Computing, Task, Values, overflow
 from headfirst.decide.engines.sglang import lora
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
@@ -89,9 +88,7 @@ def table(version: str) -> SupportTable:
     )
 
 
-def problems(
-    version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Mapping[str, Any]
-) -> list[str]:
+def problems(version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Values) -> list[str]:
     """One clause for each reason; empty when this version can serve the checkpoint."""
     has = table(version)
     return [
@@ -106,9 +103,7 @@ def problems(
     ]
 
 
-def _architecture(
-    version: str, has: SupportTable, checkpoint: Checkpoint, values: Mapping[str, Any]
-) -> list[str]:
+def _architecture(version: str, has: SupportTable, checkpoint: Checkpoint, values: Values) -> list[str]:
     known = checkpoint.architecture in has.architectures
     if known or checkpoint.external_class or values.get("model_impl") == "transformers":
         return []
@@ -130,7 +125,7 @@ def _gpu(checkpoint: Checkpoint, gpu: Gpu | None) -> list[str]:
 
 
 def _quantization(
-    version: str, has: SupportTable, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
+    version: str, has: SupportTable, checkpoint: Checkpoint, gpu: Gpu | None, values: Values
 ) -> list[str]:
     argument: str | None = values.get("quantization")
     stored = _method(checkpoint)
@@ -248,7 +243,7 @@ def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
     return []
 
 
-def _vectors(has: SupportTable, checkpoint: Checkpoint, task: Task, values: Mapping[str, Any]) -> list[str]:
+def _vectors(has: SupportTable, checkpoint: Checkpoint, task: Task, values: Values) -> list[str]:
     """--is-embedding where it takes the text from a model that gives both (is_generation_model)."""
     if not values.get("is_embedding") or task in ("embedding", "reward"):
         return []
@@ -259,7 +254,7 @@ def _vectors(has: SupportTable, checkpoint: Checkpoint, task: Task, values: Mapp
     return [f"--is-embedding gives no text, and the task is {task}: set task=embedding, or leave it out"]
 
 
-def _all_to_all(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> list[str]:
+def _all_to_all(checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> list[str]:
     """DeepEP has no function for experts that Marlin's or FlashInfer's kernels compute (layers/moe)."""
     if values.get("moe_a2a_backend") != "deepep" or checkpoint.moe is None:
         return []
@@ -272,7 +267,7 @@ def _all_to_all(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, An
     return []
 
 
-def _expert_kernels(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> list[str]:
+def _expert_kernels(checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> list[str]:
     """For NVFP4 experts of DeepSeek-V4 it chooses kernels of Blackwell (model_overrides/deepseek_v4.py)."""
     schemes = checkpoint.quantization.schemes if checkpoint.quantization else ()
     chosen = values.get("moe_runner_backend", "auto")
@@ -283,7 +278,7 @@ def _expert_kernels(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str
     return [f"its NVFP4 experts need --moe-runner-backend marlin on {gpu}"]
 
 
-def _arguments(checkpoint: Checkpoint, values: Mapping[str, Any]) -> list[str]:
+def _arguments(checkpoint: Checkpoint, values: Values) -> list[str]:
     reasons = []
     algorithm = str(values.get("speculative_algorithm") or "").upper()
     draft_in_checkpoint = algorithm in _DRAFT_IN_CHECKPOINT and checkpoint.nextn_layers > 0
@@ -296,9 +291,7 @@ def _arguments(checkpoint: Checkpoint, values: Mapping[str, Any]) -> list[str]:
     return reasons
 
 
-def length_problems(
-    checkpoint: Checkpoint, values: Mapping[str, Any], environment: Mapping[str, str]
-) -> list[str]:
+def length_problems(checkpoint: Checkpoint, values: Values, environment: Mapping[str, str]) -> list[str]:
     """A context that is longer than the model's, or the draft's, which runs at the same positions
     (configs/model_config.py, _derive_context_length)."""
     # A rope_scaling that is given by hand lengthens the context (utils/hf_transformers, get_context_length).
@@ -316,7 +309,7 @@ def length_problems(
     return []
 
 
-def computing(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Computing | None:
+def computing(checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Computing | None:
     """What configs/model_config.py, _get_and_verify_dtype, makes of --dtype, and load_model_utils.py,
     maybe_downgrade_dtype_for_legacy_gpu, of the GPU."""
     if gpu is None or checkpoint.dtype not in FLOATS:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headfirst.common.untrusted import finite_json
 from headfirst.decide.engines import arguments
-from headfirst.decide.engines.arguments import ArgumentProblem, Arguments, Specification, size
+from headfirst.decide.engines.arguments import ArgumentProblem, Arguments, Specification, Values, size
 
 _LEVEL = re.compile(r"-O(=?)(.+)")
 _DOTTED = re.compile(r"(-{1,2}[^.=\s]+)\.([^=\s]+?)(\+)?(?:=(.*))?", re.DOTALL)
@@ -43,14 +43,14 @@ def check(spec: Specification, words: Sequence[str]) -> Arguments:
     return Arguments(checked.values, (*checked.problems, *more))
 
 
-def _missing(values: Mapping[str, Any]) -> Iterator[ArgumentProblem]:
+def _missing(values: Values) -> Iterator[ArgumentProblem]:
     for option, needed, flag in _NEEDS:
         if values.get(option) and not values.get(needed):
             name = f"--{option.replace('_', '-')}"
             yield ArgumentProblem(name, f"{name} does not work without {flag}.", f"Add {flag}.")
 
 
-def _without_server(values: Mapping[str, Any]) -> Iterator[ArgumentProblem]:
+def _without_server(values: Values) -> Iterator[ArgumentProblem]:
     """Below 1 the head is a headless rank (entrypoints/cli/serve.py)."""
     if (number := values.get("api_server_count")) is not None and number < 1:
         what = f"--api-server-count {number} starts no server: nobody could ask the service."
@@ -64,7 +64,7 @@ def without_servers(words: Sequence[str]) -> list[str]:
     return [word for option in rank_options for word in option]
 
 
-def _unregistered(spec: Specification, values: Mapping[str, Any]) -> Iterator[ArgumentProblem]:
+def _unregistered(spec: Specification, values: Values) -> Iterator[ArgumentProblem]:
     for flag, plugin in _REGISTERED:
         option = spec.options[flag]
         name = values.get(option["dest"])

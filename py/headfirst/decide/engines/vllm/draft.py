@@ -6,11 +6,10 @@ transformers_utils/configs/eagle.py and speculators/algos.py (architectures), mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from headfirst.decide.engines import drafts
-from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest
+from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest, Values
 from headfirst.decide.engines.drafts import Default
 from headfirst.decide.engines.vllm import support
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -73,7 +72,7 @@ def _shorter(request: DraftRequest, method: str) -> str:
     return f"vLLM lowers the longest request to the {draft.max_context:,} tokens of the draft model."
 
 
-def named(values: Mapping[str, Any]) -> tuple[str, str]:
+def named(values: Values) -> tuple[str, str]:
     """The draft that the user's arguments name, and the flag."""
     if model := values.get("spec_model"):
         return str(model), "--spec-model"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from headfirst.common.metrics import Metrics, Series
 from headfirst.decide.engines.arguments import OBJECT, RefusedOption, object_of, within
@@ -22,6 +20,7 @@ from headfirst.decide.engines.base import (
     RequestDialect,
     ScoreRequest,
     Task,
+    Values,
     without_images,
 )
 from headfirst.decide.engines.vllm import (
@@ -150,7 +149,7 @@ _DIAGNOSTICS = Diagnostics(
 )
 
 
-def _dialect(values: Mapping[str, Any]) -> RequestDialect:
+def _dialect(values: Values) -> RequestDialect:
     """The requests of a server with these arguments (entrypoints/openai, entrypoints/pooling)."""
     parser = values.get("reasoning_parser")
     images = without_images(values, "--limit-mm-per-prompt", values.get("limit_mm_per_prompt"))
@@ -171,7 +170,7 @@ def _dialect(values: Mapping[str, Any]) -> RequestDialect:
     )
 
 
-def _publishes(values: Mapping[str, Any]) -> bool:
+def _publishes(values: Values) -> bool:
     """Without statistics /metrics has none of the engine's figures."""
     return not values.get("disable_log_stats", False)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headfirst.decide.engines.arguments import whole
+from headfirst.decide.engines.arguments import Values, whole
 from headfirst.decide.engines.host_memory import (
     GIB,
     LMCACHE_SERVER,
@@ -37,7 +37,7 @@ def host_memory(request: HostRequest) -> KeptMemory:
     return replace(memory, problems=(*_layer_problems(request.values), *memory.problems))
 
 
-def _layer_problems(values: Mapping[str, Any]) -> Iterator[str]:
+def _layer_problems(values: Values) -> Iterator[str]:
     """What OffloadConfig refuses (config/offload.py)."""
     group, layers = values.get("offload_group_size", 0), values.get("offload_num_in_group", 1)
     if group <= 0 and values.get("offload_backend") != "prefetch":

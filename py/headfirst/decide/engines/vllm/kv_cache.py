@@ -7,11 +7,10 @@ request), platforms/interface.py (_align_hybrid_block_size), layers/mamba/mamba_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from headfirst.decide.engines.base import CacheRoom
+from headfirst.decide.engines.base import CacheRoom, Values
 from headfirst.decide.engines.drafts import token_bytes
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.vllm.layout import draft_ranks, pipeline_layers
@@ -100,7 +99,7 @@ def blocks(
     checkpoint: Checkpoint,
     gpu: Gpu,
     layout: Layout,
-    values: Mapping[str, Any],
+    values: Values,
     *,
     in_flight: int,
     drafts: int,
@@ -121,7 +120,7 @@ def _stage(
     checkpoint: Checkpoint,
     gpu: Gpu,
     layout: Layout,
-    values: Mapping[str, Any],
+    values: Values,
     stage: range,
     in_flight: int,
     drafts: int,
@@ -163,7 +162,7 @@ def _stage(
     return Blocks(largest * least * size, tokens, groups)
 
 
-def _draft_bytes(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]) -> int:
+def _draft_bytes(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values) -> int:
     """Bytes of one token in the layers of a draft model, which is on the last stage."""
     draft = checkpoint.draft
     if draft is None:
@@ -173,7 +172,7 @@ def _draft_bytes(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mappi
     return token_bytes(draft, draft_ranks(layout, values), _element(dtype, draft))
 
 
-def _keeps_all(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
+def _keeps_all(checkpoint: Checkpoint, values: Values) -> bool:
     """Whether layers with a window keep all tokens: with drafts those with chunks do (config/vllm.py)."""
     drafted = "chunked" in checkpoint.layer_types and _speculative_tokens(values) > 0
     return drafted or bool(values.get("disable_hybrid_kv_cache_manager"))
@@ -184,7 +183,7 @@ def _with_states(
     checkpoint: Checkpoint,
     gpu: Gpu,
     layout: Layout,
-    values: Mapping[str, Any],
+    values: Values,
     state: RecurrentState,
     full: int,
     states: int,
@@ -211,9 +210,7 @@ def _with_states(
     return Blocks(tokens * token_bytes * size, tokens, groups, states=True)
 
 
-def _state_bytes(
-    state: RecurrentState, layout: Layout, values: Mapping[str, Any], drafted: int, element: int
-) -> int:
+def _state_bytes(state: RecurrentState, layout: Layout, values: Values, drafted: int, element: int) -> int:
     """Bytes of one layer's state on one rank; groups of Mamba-2 are copied where ranks are more.
 
     `element`: of the matrices, where config.json does not state it.
@@ -233,7 +230,7 @@ def _size(dtype: str | None, otherwise: int) -> int:
     return {"float32": 4, "float16": 2, "bfloat16": 2}.get(dtype or "", otherwise)
 
 
-def _speculative_tokens(values: Mapping[str, Any]) -> int:
+def _speculative_tokens(values: Values) -> int:
     config = values.get("speculative_config") or {}
     return int(values.get("spec_tokens") or config.get("num_speculative_tokens") or 0)
 
@@ -284,9 +281,7 @@ def _v4_page(tokens: int, size: int) -> int:
     return -(-tokens * size // _V4_UNIT) * _V4_UNIT
 
 
-def _token_bytes(
-    checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any], kind: LayerType
-) -> int:
+def _token_bytes(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values, kind: LayerType) -> int:
     """Bytes of one token in one layer; MLA keeps one latent vector, the same on every rank."""
     dtype = _dtype(checkpoint, gpu, values)
     if mla := checkpoint.mla:
@@ -301,7 +296,7 @@ def _token_bytes(
     return max(1, kv.heads // layout.tensor) * (kv.key_dim + kv.value_dim) * _element(dtype, checkpoint)
 
 
-def _dtype(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> str:
+def _dtype(checkpoint: Checkpoint, gpu: Gpu, values: Values) -> str:
     """What the cache is stored in: the argument, else as the checkpoint's scales are for."""
     argument = str(values.get("kv_cache_dtype", "auto"))
     if argument != "auto":

@@ -8,9 +8,9 @@ layers/quantization/utils/fp8_utils.py (validate_fp8_block_shape), auto_awq.py a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from headfirst.decide.engines import drafts, lora
+from headfirst.decide.engines.base import Values
 from headfirst.decide.engines.layout import (
     Layout,
     Machines,
@@ -33,7 +33,7 @@ _WHOLE_SHARED_EXPERTS = (
 )
 
 
-def layout(tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
+def layout(tensor: int, pipeline: int, values: Values) -> Layout:
     """The layout that results from these sizes and the arguments' values.
 
     With --enable-expert-parallel whole experts are spread over all ranks of a stage, in every data group.
@@ -68,7 +68,7 @@ def problems(
     layout: Layout,
     *,
     dtype: str,
-    values: Mapping[str, Any],
+    values: Values,
 ) -> list[str]:
     """Why the layout is refused, one clause each."""
     return [
@@ -82,12 +82,12 @@ def problems(
     ]
 
 
-def draft_ranks(layout: Layout, values: Mapping[str, Any]) -> int:
+def draft_ranks(layout: Layout, values: Values) -> int:
     """Ranks that divide a draft model: those of the model, or one."""
     return (values.get("speculative_config") or {}).get("draft_tensor_parallel_size") or layout.tensor
 
 
-def _against_machines(machines: Machines, layout: Layout, values: Mapping[str, Any]) -> Iterator[str]:
+def _against_machines(machines: Machines, layout: Layout, values: Values) -> Iterator[str]:
     if layout.data % machines.nodes and machines.nodes % layout.data:
         yield f"{layout.data} data-parallel groups and {machines.nodes} nodes do not divide each other"
     if values.get("prefill_context_parallel_size", 1) > 1:
@@ -147,14 +147,14 @@ def _sequence_parallel(layout: Layout) -> bool:
     return layout.expert > 1 and layout.tensor > 1 and layout.data > 1
 
 
-def _tower(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[str]:
+def _tower(checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
     whole = values.get("mm_encoder_tp_mode") == "data" or values.get("language_model_only")
     if whole or checkpoint.architecture.startswith(_ANY_RANKS):
         return []
     return tower_problems(checkpoint, layout.tensor)
 
 
-def _adapters(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> Iterator[str]:
+def _adapters(checkpoint: Checkpoint, layout: Layout, values: Values) -> Iterator[str]:
     """What adapters of experts exclude (lora/layers/fused_moe.py, _ep_check and _verify_ep_fs)."""
     if layout.expert == 1 or not lora.are_served(checkpoint, values):
         return

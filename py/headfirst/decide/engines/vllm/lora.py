@@ -5,11 +5,10 @@ Source: config/lora.py (LoRAConfig, MaxLoRARanks), lora/peft_helper.py (validate
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from headfirst.decide.engines import lora
-from headfirst.decide.engines.base import Adapters, AdapterSlots, ArgumentNeeds
+from headfirst.decide.engines.base import Adapters, AdapterSlots, ArgumentNeeds, Values
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.lora import Linear
 from headfirst.decide.engines.vllm import support
@@ -36,7 +35,7 @@ _REFUSED = {
 _ENDS = ("Cohere2Vision", "Exaone4_5", "Granite", "Lfm2Vl", "Llama4", "MiniCPM", "Qwen3VL", "Qwen3_5")
 
 
-def needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
+def needs(adapters: Adapters, values: Values) -> ArgumentNeeds:
     """--max-lora-rank for these adapters; a problem is what vLLM refuses of one."""
     max_rank = values.get("max_lora_rank")
     if problem := lora.refusal("vLLM", adapters, lambda config: _refusals(config, max_rank)):
@@ -56,7 +55,7 @@ def needs(adapters: Adapters, values: Mapping[str, Any]) -> ArgumentNeeds:
     return ArgumentNeeds(arguments, reason, "vLLM's config/lora.py", note)
 
 
-def rank_limit(adapters: tuple[AdapterConfig | None, ...], values: Mapping[str, Any]) -> int:
+def rank_limit(adapters: tuple[AdapterConfig | None, ...], values: Values) -> int:
     """--max-lora-rank: the user's, or the least of its values for the adapters; one not read may have 16."""
     if max_rank := values.get("max_lora_rank"):
         return int(max_rank)
@@ -82,7 +81,7 @@ def _refusals(config: AdapterConfig, max_rank: int | None) -> Iterator[str]:
         )
 
 
-def buffer_bytes(version: str, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> int:
+def buffer_bytes(version: str, checkpoint: Checkpoint, layout: Layout, values: Values) -> int:
     """Bytes on the fullest rank that vLLM allocates for adapters when it starts; 0 without adapters.
 
     It wraps every linear layer, whichever an adapter has, for --max-loras of --max-lora-rank.

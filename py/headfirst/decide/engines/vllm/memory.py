@@ -8,13 +8,11 @@ engine/arg_utils.py (get_batch_defaults).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from headfirst.decide.engines.arguments import whole
-from headfirst.decide.engines.base import MemoryFraction, MemoryUse
+from headfirst.decide.engines.base import MemoryFraction, MemoryUse, Values
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.vllm import kv_cache, lora
 from headfirst.decide.engines.vllm.layout import draft_ranks, expert_ranks
@@ -53,7 +51,7 @@ class LargestStep:
     requests: int
 
 
-def batch(gpu: Gpu, layout: Layout, checkpoint: Checkpoint, values: Mapping[str, Any]) -> LargestStep:
+def batch(gpu: Gpu, layout: Layout, checkpoint: Checkpoint, values: Values) -> LargestStep:
     """What vLLM takes for --max-num-batched-tokens and --max-num-seqs."""
     large = [row for row in _BATCHES if gpu.memory_bytes >= row[0] * _GIB]
     if "a100" in gpu.name.lower() or gpu.compute_capability == (12, 1):
@@ -71,16 +69,14 @@ def batch(gpu: Gpu, layout: Layout, checkpoint: Checkpoint, values: Mapping[str,
     return LargestStep(tokens, requests if "max_num_seqs" in values else min(requests, tokens))
 
 
-def context(checkpoint: Checkpoint, values: Mapping[str, Any]) -> int:
+def context(checkpoint: Checkpoint, values: Values) -> int:
     """Tokens of the longest request: --max-model-len, or the model's own without LongRoPE's factors
     (config/model.py, _get_and_verify_max_len)."""
     limit = values.get("max_model_len")
     return int(limit) if limit and limit > 0 else checkpoint.short_context or checkpoint.max_context
 
 
-def memory_use(
-    version: str, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]
-) -> MemoryUse:
+def memory_use(version: str, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values) -> MemoryUse:
     """What is kept out of weights and KV cache, item by item, and the fraction for these two."""
     step = batch(gpu, layout, checkpoint, values)
     utilization = values.get("gpu_memory_utilization", _UTILIZATION)
@@ -128,7 +124,7 @@ def memory_use(
     )
 
 
-def _host_weights(checkpoint: Checkpoint, values: Mapping[str, Any], layers: float) -> float:
+def _host_weights(checkpoint: Checkpoint, values: Values, layers: float) -> float:
     """Bytes of a stage's layers that stay in host memory (config/offload.py): up to a size, or of groups."""
     group: int = values.get("offload_group_size", 0)
     limit: float = values.get("cpu_offload_gb", 0)
@@ -140,7 +136,7 @@ def _host_weights(checkpoint: Checkpoint, values: Mapping[str, Any], layers: flo
     return min(layers, limit * _GIB)
 
 
-def _draft_layers(checkpoint: Checkpoint, values: Mapping[str, Any]) -> int:
+def _draft_layers(checkpoint: Checkpoint, values: Values) -> int:
     """Layers of the checkpoint that draft; a draft model of its own has none of them."""
     config = values.get("speculative_config") or {}
     method = values.get("spec_method") or config.get("method") or ""
@@ -148,7 +144,7 @@ def _draft_layers(checkpoint: Checkpoint, values: Mapping[str, Any]) -> int:
     return checkpoint.nextn_layers if method.endswith(("mtp", "dspark")) and not elsewhere else 0
 
 
-def _cap(values: Mapping[str, Any], block_bytes: int) -> int | None:
+def _cap(values: Values, block_bytes: int) -> int | None:
     """The blocks of the KV cache where the user sets its size."""
     if size := values.get("kv_cache_memory_bytes"):
         return int(size // block_bytes)
@@ -169,7 +165,7 @@ def _activations(checkpoint: Checkpoint, layout: Layout, step: LargestStep) -> i
     return max(layer, sampling)
 
 
-def _graphs(gpu: Gpu, layout: Layout, step: LargestStep, values: Mapping[str, Any]) -> int:
+def _graphs(gpu: Gpu, layout: Layout, step: LargestStep, values: Values) -> int:
     """CUDA graphs, whole and piecewise, of each captured size; all share the largest one's memory."""
     compilation = values.get("compilation_config", {})
     if values.get("enforce_eager") or str(compilation.get("cudagraph_mode", "")).upper() == "NONE":

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines import arguments, lora
-from headfirst.decide.engines.base import BF16_CAPABILITY, FLOAT_NAMES, Computing, Task
+from headfirst.decide.engines.base import BF16_CAPABILITY, FLOAT_NAMES, Computing, Task, Values
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 from headfirst.decide.model.task import GENERATING
@@ -81,9 +81,7 @@ def capability(version: str, method: str) -> tuple[int, int] | None:
     return None if lowest is None else divmod(lowest, 10)
 
 
-def problems(
-    version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Mapping[str, Any]
-) -> list[str]:
+def problems(version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Values) -> list[str]:
     """Why the checkpoint cannot be served, a clause each."""
     return [
         *_architecture(version, checkpoint, task, values),
@@ -95,9 +93,7 @@ def problems(
     ]
 
 
-def _architecture(
-    version: str, checkpoint: Checkpoint, task: Task, values: Mapping[str, Any]
-) -> Iterator[str]:
+def _architecture(version: str, checkpoint: Checkpoint, task: Task, values: Values) -> Iterator[str]:
     name = checkpoint.architecture
     can, table = abilities(version, name), tables(version)
     if can is None:
@@ -111,7 +107,7 @@ def _architecture(
         yield f"vLLM {version} has no LoRA for {name}"
 
 
-def _runner(task: Task, values: Mapping[str, Any]) -> Iterator[str]:
+def _runner(task: Task, values: Values) -> Iterator[str]:
     """A --runner or --convert that serves another task (config/model.py, _get_runner_type)."""
     runner, convert = values.get("runner", "auto"), values.get("convert", "auto")
     pools = task not in GENERATING
@@ -141,9 +137,7 @@ def _gpu(version: str, gpu: Gpu | None) -> list[str]:
     return [f"vLLM {version} has kernels from compute capability {lowest} on, unlike {gpu}"]
 
 
-def computing(
-    version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
-) -> Computing | None:
+def computing(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Computing | None:
     """What config/model.py, _get_and_verify_dtype, makes of --dtype, and of `auto` on this GPU."""
     plain, dtype = checkpoint.dtype in FLOATS, FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
     if gpu is None or not plain or dtype == checkpoint.dtype:
@@ -169,7 +163,7 @@ def _supported(version: str, checkpoint: Checkpoint, gpu: Gpu) -> list[str]:
     return [name for name in types if name != "fp16" or not without]
 
 
-def _dtype(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Iterator[str]:
+def _dtype(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Iterator[str]:
     """Types that it refuses for the GPU, the model or the quantisation."""
     dtype = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
     if dtype == "fp16" and checkpoint.architecture in tables(version)["without_float16"]:
@@ -195,9 +189,7 @@ def _sparse_attention(version: str, checkpoint: Checkpoint, gpu: Gpu | None) -> 
         yield f"vLLM {version} has its sparse attention from compute capability {lowest} on, unlike {gpu}"
 
 
-def _fp8_cache(
-    version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
-) -> Iterator[str]:
+def _fp8_cache(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Iterator[str]:
     """Below Ada only FlashInfer's kernels read FP8: Triton's refuse it, FlashAttention's begin with Hopper
     (v1/attention/backends, platforms/cuda.py)."""
     if gpu is None or not gpu.lacks(FP8_CAPABILITY) or _with_flashinfer(checkpoint, gpu, values):
@@ -213,7 +205,7 @@ def _fp8_cache(
         )
 
 
-def _with_flashinfer(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> bool:
+def _with_flashinfer(checkpoint: Checkpoint, gpu: Gpu, values: Values) -> bool:
     """Whether attention is FlashInfer's where FlashAttention's kernels cannot read the KV cache."""
     if gpu.lacks(FLASHINFER_CAPABILITY) or checkpoint.mla is not None:
         return False
@@ -235,9 +227,7 @@ def _method(checkpoint: Checkpoint) -> str:
     return names.get(schemes[0], "modelopt") if len(schemes) == 1 else "modelopt_mixed"
 
 
-def _quantization(
-    version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
-) -> Iterator[str]:
+def _quantization(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Iterator[str]:
     """What config/model.py, _verify_quantization, refuses, and a GPU that lacks the method's kernels."""
     argument, stored = values.get("quantization"), _method(checkpoint)
     # An FP8 checkpoint that is not read on the GPU is converted before (plan/weights/precision.py).
@@ -284,9 +274,7 @@ def fp8_capability(version: str, checkpoint: Checkpoint) -> tuple[int, int] | No
     return max(plain, lowest)
 
 
-def length_problems(
-    checkpoint: Checkpoint, values: Mapping[str, Any], environment: Mapping[str, str]
-) -> list[str]:
+def length_problems(checkpoint: Checkpoint, values: Values, environment: Mapping[str, str]) -> list[str]:
     """A --max-model-len that is more than the model's context (config/model.py, _get_and_verify_max_len)."""
     limit, most = values.get("max_model_len") or 0, _context(checkpoint, values.get("hf_overrides") or {})
     if most is None or limit <= most or environment.get(_LONGER, "").strip().lower() in _TRUE:
