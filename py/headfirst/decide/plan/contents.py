@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Service
-from headfirst.decide.engines.base import Engine, version_numbers
+from headfirst.decide.engines.base import Engine, Values, version_numbers
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import types
 
@@ -80,7 +79,7 @@ def refuse_lacking(
     )
 
 
-def other_files(values: Mapping[str, Any]) -> list[str]:
+def other_files(values: Values) -> list[str]:
     """Why weights are not loaded: files that are no safetensors are neither fetched nor checked."""
     load_format = values.get("load_format")
     other = load_format in _OTHER_FILES

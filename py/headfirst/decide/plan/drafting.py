@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.engines import drafts, presets
-from headfirst.decide.engines.base import DraftRequest, Engine
+from headfirst.decide.engines.base import DraftRequest, Engine, Values
 from headfirst.decide.hardware.gpus import Gpu, capability_text
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import GENERATING, Task
@@ -32,7 +31,7 @@ class Drafts:
 
 
 def choose(
-    service: Service, checkpoint: Checkpoint, engine: Engine, gpu: Gpu | None, values: Mapping[str, Any]
+    service: Service, checkpoint: Checkpoint, engine: Engine, gpu: Gpu | None, values: Values
 ) -> Drafts:
     """The draft of `draft_model` and what the engine needs for it; `values` are the user's arguments.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import ServiceSettings
+from headfirst.decide.engines.base import Values
 from headfirst.decide.model import catalogue, families
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -30,7 +29,7 @@ def revision(settings: ServiceSettings) -> str | None:
 
 
 def choose(
-    settings: ServiceSettings, checkpoint: Checkpoint, arguments: Mapping[str, Any], *, where: str | None
+    settings: ServiceSettings, checkpoint: Checkpoint, arguments: Values, *, where: str | None
 ) -> Trust:
     """Decide by the inventory, then by the catalogue. `arguments` are the values of engine_args.
 

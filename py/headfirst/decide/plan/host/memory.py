@@ -6,15 +6,14 @@ What is estimated beside them (Python, CUDA's context, NCCL's buffers) refuses n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Host, Service
 from headfirst.decide.cluster.values import memory_bytes
-from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.base import Engine, Values
 from headfirst.decide.engines.host_memory import NOTHING, HostRequest, KeptFolder, KeptMemory
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -33,7 +32,7 @@ def kept(
     checkpoint: Checkpoint,
     layout: Layout,
     nodes: int,
-    values: Mapping[str, Any],
+    values: Values,
     fit: types.Fit,
 ) -> KeptMemory:
     """What the ranks of a host of one replica keep there. InputError for what the engine refuses."""

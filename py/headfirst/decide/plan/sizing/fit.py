@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from headfirst.common import quantization
-from headfirst.decide.engines.base import CacheRoom, Engine, MemoryUse, room_by_token
+from headfirst.decide.engines.base import CacheRoom, Engine, MemoryUse, Values, room_by_token
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
@@ -91,7 +91,7 @@ def memory(
     engine: Engine,
     *,
     dtype: str,
-    arguments: Mapping[str, Any],
+    arguments: Values,
 ) -> Memory:
     """How a rank's memory is divided.
 
@@ -120,7 +120,7 @@ def fit(
     engine: Engine,
     *,
     dtype: str,
-    arguments: Mapping[str, Any],
+    arguments: Values,
 ) -> Fit:
     """Memory of one rank, term by term, as `memory` takes it.
 

@@ -7,12 +7,11 @@ nodes that are too few for one more copy go to those that there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from headfirst.common.errors import InputError
-from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.base import Engine, Values
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.presets import Preset
 from headfirst.decide.hardware.gpus import Gpu
@@ -95,7 +94,7 @@ class Copies:
     engine: Engine
     dtype: str
     preset: Preset | None = None
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
 
     def best(self) -> Copy | None:
         """The copy that is large enough and of which the fleet holds the most, else the one with the largest

@@ -5,12 +5,11 @@ Tensor and pipeline sizes, and the engine's further ways: `layouts` of engines/<
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from headfirst.decide.engines import presets
-from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.base import Engine, Values
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.presets import LayoutRule, Preset
 from headfirst.decide.model import families
@@ -28,7 +27,7 @@ class LayoutCandidate:
     """A layout, the engine's arguments that it needs, and the values of these and of the user's arguments."""
 
     layout: Layout
-    values: Mapping[str, Any]
+    values: Values
     rule: LayoutRule | None = None
     arguments: tuple[ChosenArgument, ...] = ()
     memory: Memory | None = None  # of a rank; None: not known
@@ -77,7 +76,7 @@ class Ways:
     checkpoint: Checkpoint
     machines: Machines
     engine: Engine
-    values: Mapping[str, Any]
+    values: Values
     dtype: str
     rdma: bool | None = None
     preset: Preset | None = None
@@ -87,11 +86,11 @@ class Ways:
         """All ranks of one of the groups that the user's arguments make."""
         return (self.machines.gpus or self.machines.nodes) // self._data(self.values)
 
-    def _data(self, values: Mapping[str, Any]) -> int:
+    def _data(self, values: Values) -> int:
         """Data-parallel groups of these arguments."""
         return self.engine.layout(1, 1, values).data
 
-    def problems(self, layout: Layout, values: Mapping[str, Any] | None = None) -> list[str]:
+    def problems(self, layout: Layout, values: Values | None = None) -> list[str]:
         """Why `layout` cannot serve, one clause each; empty when it can."""
         if layout.tensor < 1 or layout.pipeline < 1:
             return ["sizes start at 1"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.decide.engines import presets
-from headfirst.decide.engines.base import Computing, Engine
+from headfirst.decide.engines.base import Computing, Engine, Values
 from headfirst.decide.hardware.gpus import Gpu, capability_text
 from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -44,7 +42,7 @@ def loaded(
     chosen: Precision,
     gpu: Gpu | None,
     engine: Engine,
-    arguments: Mapping[str, Any] = MappingProxyType({}),
+    arguments: Values = MappingProxyType({}),
 ) -> Loaded:
     """What the engine makes of the checkpoint in memory; `arguments` are those of `choose`."""
     source = checkpoint.converted if chosen.convert_to_bf16 else checkpoint
@@ -57,7 +55,7 @@ def loaded(
 
 
 def served(
-    checkpoint: Checkpoint, gpu: Gpu, engine: Engine, arguments: Mapping[str, Any] = MappingProxyType({})
+    checkpoint: Checkpoint, gpu: Gpu, engine: Engine, arguments: Values = MappingProxyType({})
 ) -> tuple[Precision, Loaded]:
     """What the engine serves of the checkpoint with these values of arguments, and what of it is in memory.
 
@@ -83,7 +81,7 @@ def choose(
     *,
     device: str,
     where: str | None = None,
-    arguments: Mapping[str, Any] = MappingProxyType({}),
+    arguments: Values = MappingProxyType({}),
 ) -> Precision:
     """Decide by the checkpoint, the hardware and what the engine serves on it; `device` is cuda or cpu.
 
@@ -129,7 +127,7 @@ def choose(
     )
 
 
-def _while_loading(checkpoint: Checkpoint, engine: Engine, arguments: Mapping[str, Any]) -> str | None:
+def _while_loading(checkpoint: Checkpoint, engine: Engine, arguments: Values) -> str | None:
     """What the user's arguments make of an unquantised checkpoint; None where they do not."""
     if checkpoint.dtype not in UNQUANTISED or not arguments:
         return None
@@ -153,7 +151,7 @@ def _converted(checkpoint: Checkpoint, obstacle: str, instead: str, where: str |
 
 
 def _solved_by_conversion(
-    checkpoint: Checkpoint, gpu: Gpu | None, engine: Engine, arguments: Mapping[str, Any]
+    checkpoint: Checkpoint, gpu: Gpu | None, engine: Engine, arguments: Values
 ) -> list[str]:
     """What the engine misses for a checkpoint (MXFP4) that it would serve in BF16; empty where nothing."""
     if not checkpoint.convertible or (gpu is not None and gpu.lacks(_BF16_CAPABILITY)):
