@@ -60,12 +60,12 @@ def tables(path: Path) -> str:
         rows = [
             f"| {_families(rule, every)} | {_when_shared(rule, fallback, always)} "
             f"| `{' '.join(presets.words(rule.arguments))}` | {_linked(rule.source)} |\n"
-            for rule in presets.layouts(name)
+            for rule in presets.of(name).layouts
         ]
         rows += [
             f"| {_families(rule, every)} | {_when(rule, any_preset)} "
             f"| `{' '.join(presets.words(rule.arguments))}` | {_linked(rule.source)} |\n"
-            for rule in presets.rules(name)
+            for rule in presets.of(name).rules
         ]
         title = engines.get(name).title
         text += f"\n### {title}\n\n| {family} | {when} | {arguments} | {source} |\n|---|---|---|---|\n"

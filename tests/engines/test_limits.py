@@ -103,7 +103,7 @@ def test_the_engine_accepts_the_same_gpus(engine: str, version: str) -> None:
     if engine != "vllm":
         return
     chosen = set()
-    for rule in presets.rules(engine):
+    for rule in presets.of(engine).rules:
         for argument in rule.arguments.items():
             if argument in ARGUMENTS:
                 fact = ARGUMENTS[argument] or argument[1]

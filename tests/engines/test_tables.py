@@ -52,7 +52,7 @@ def test_what_the_engine_supports_is_in_its_registries(engine: str, version: str
 @pytest.mark.parametrize(("engine", "version"), engine_sites.VERSIONS)
 def test_each_parser_of_the_presets_is_one_of_the_engine(engine: str, version: str) -> None:
     names = {
-        flag: sorted({rule.arguments[flag] for rule in presets.rules(engine) if flag in rule.arguments})
+        flag: sorted({rule.arguments[flag] for rule in presets.of(engine).rules if flag in rule.arguments})
         for flag in PARSERS
     }
     assert all(names.values())

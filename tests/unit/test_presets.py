@@ -88,8 +88,8 @@ def searched(preset: Preset) -> Situation:
 def test_the_engines_parser_accepts_each_rule(engine: Engine) -> None:
     refused, merged = [], []
     rules: list[ArgumentRule | LayoutRule] = [
-        *engine_presets.rules(engine.name),
-        *engine_presets.layouts(engine.name),
+        *engine_presets.of(engine.name).rules,
+        *engine_presets.of(engine.name).layouts,
     ]
     for rule in rules:
         words = [
@@ -108,7 +108,7 @@ def test_the_engines_parser_accepts_each_rule(engine: Engine) -> None:
 @pytest.mark.parametrize("name", engines.names())
 def test_each_rule_names_families_that_exist_and_a_page(name: str) -> None:
     names = {family.name for family in families.families()}
-    for rule in engine_presets.rules(name):
+    for rule in engine_presets.of(name).rules:
         assert set(rule.families) <= names, rule
         assert rule.source.startswith("https://"), rule
         assert rule.reason.endswith("."), rule
@@ -343,7 +343,7 @@ def test_a_preset_brings_an_argument_an_offer_or_a_reason(engine: Engine, preset
 @pytest.mark.parametrize("name", engines.names())
 def test_reasons_are_clauses_with_a_page(name: str) -> None:
     names = {family.name for family in families.families()}
-    for entry in engine_presets.absences(name):
+    for entry in engine_presets.of(name).absences:
         assert set(entry.families) <= names, entry
         assert entry.source.startswith("https://"), entry
         assert not entry.reason.endswith("."), entry
@@ -362,7 +362,7 @@ def test_each_parser_of_the_engines_has_a_rule_or_a_reason(name: str, flag: str)
     for version in engines.versions(name):
         option = arguments.load(f"headfirst.decide.engines.{name}", name, version, {}).options[flag]
         registered |= set(option.get("registered") or option["choices"])
-    used = {rule.arguments[flag] for rule in engine_presets.rules(name) if flag in rule.arguments}
+    used = {rule.arguments[flag] for rule in engine_presets.of(name).rules if flag in rule.arguments}
     decided = DECISIONS[name][flag]
     assert registered - used - decided.keys() == set(), "neither a rule nor a reason"
     assert decided.keys() - registered == set(), "no version has it"
@@ -591,7 +591,8 @@ def test_a_rule_for_one_version_has_a_reason_in_the_other(monkeypatch: pytest.Mo
         reason="For the newer version.",
         source="https://example.org",
     )
-    monkeypatch.setattr(engine_presets, "rules", lambda name: (rule,))
+    changed = engine_presets.of("vllm").model_copy(update={"rules": (rule,)})
+    monkeypatch.setattr(engine_presets, "of", lambda name: changed)
     newer, older = (
         choose(situation(model(), parsers=True, engine=engines.get("vllm", version), tensor=8, nodes=1))
         for version in ("0.33.0", "0.32.0")

@@ -166,22 +166,16 @@ def _each(entries: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield shared | rule | {"arguments": arguments}
 
 
-class _Presets(Frozen):
+class Presets(Frozen):
+    """All entries of an engine's file, each list in the order in which its entries are tried."""
+
     layouts: Annotated[tuple[LayoutRule, ...], BeforeValidator(_each)] = ()
-    rules: Annotated[tuple[ArgumentRule, ...], BeforeValidator(_each)] = ()
+    rules: Annotated[
+        tuple[ArgumentRule, ...], BeforeValidator(_each)
+    ] = ()  # the first that sets a flag decides
     absences: tuple[Absence, ...] = ()
-    quantize_on_load: tuple[LoadQuantization, ...] = ()
-    smaller_reserves: tuple[Reserve, ...] = ()
-
-
-def rules(engine: str) -> tuple[ArgumentRule, ...]:
-    """The rules of the engine, in the order in which they are applied; the first that sets a flag decides."""
-    return _presets(engine).rules
-
-
-def layouts(engine: str) -> tuple[LayoutRule, ...]:
-    """The engine's ways to share a model, the preferred first."""
-    return _presets(engine).layouts
+    quantize_on_load: tuple[LoadQuantization, ...] = ()  # the most precise first
+    smaller_reserves: tuple[Reserve, ...] = ()  # the one that costs least first
 
 
 def absence(engine: str, what: Purpose | Preset, family: str | None = None) -> str | None:
@@ -189,25 +183,10 @@ def absence(engine: str, what: Purpose | Preset, family: str | None = None) -> s
 
     None where presets.yml has no reason.
     """
-    for entry in _presets(engine).absences:
+    for entry in of(engine).absences:
         if entry.what == what and (family in entry.families if family else not entry.families):
             return entry.reason
     return None
-
-
-def absences(engine: str) -> tuple[Absence, ...]:
-    """All entries of the engine, in the order in which they are tried."""
-    return _presets(engine).absences
-
-
-def quantizations(engine: str) -> tuple[LoadQuantization, ...]:
-    """What the engine can quantise to while it loads, the most precise first."""
-    return _presets(engine).quantize_on_load
-
-
-def reserves(engine: str) -> tuple[Reserve, ...]:
-    """The engine's ways to keep less memory for itself, the one that costs least first."""
-    return _presets(engine).smaller_reserves
 
 
 def words(arguments: Mapping[str, str]) -> list[str]:
@@ -216,10 +195,11 @@ def words(arguments: Mapping[str, str]) -> list[str]:
 
 
 @cache
-def _presets(engine: str) -> _Presets:
+def of(engine: str) -> Presets:
+    """The presets of the engine called so."""
     import yaml
 
     path = files(f"headfirst.decide.engines.{engine}").joinpath("presets.yml")
     if not path.is_file():
-        return _Presets()
-    return _Presets.model_validate(yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
+        return Presets()
+    return Presets.model_validate(yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))

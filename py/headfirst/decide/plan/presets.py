@@ -68,7 +68,7 @@ class ArgumentChoice:
 def choose(situation: Situation) -> ArgumentChoice:
     """The arguments for this situation, each with its reason and source."""
     selection = _Selection(situation)
-    for rule in presets.rules(situation.engine.name):
+    for rule in presets.of(situation.engine.name).rules:
         if is_meant(rule, situation):
             selection.apply(rule)
     left_out = (*selection.left_out, *selection.absences())

@@ -263,7 +263,7 @@ def smaller_reserve(attempt: Attempt) -> list[str]:
     """Arguments of the engine with which more memory is for weights and KV cache."""
     best: TriedPlan | None = None
     cost = ""
-    for step in presets.reserves(attempt.engine.name):
+    for step in presets.of(attempt.engine.name).smaller_reserves:
         words = presets.words(step.arguments)
         if attempt.engine.sets(words, attempt.values):
             continue
@@ -346,7 +346,7 @@ def _quantised_on_load(attempt: Attempt) -> list[str]:
     if checkpoint.dtype not in precision.UNQUANTISED or "quantization" in attempt.values:
         return []
     advice = []
-    for way in presets.quantizations(engine.name):
+    for way in presets.of(engine.name).quantize_on_load:
         words = presets.words(way.arguments)
         if gpu.reaches(way.capability) and (result := attempt.on_these(checkpoint, {}, words)):
             advice.append(

@@ -133,7 +133,7 @@ class Ways:
     def _ways(self) -> list[LayoutRule | None]:
         """The engine's ways, None for tensor and pipeline sizes alone: those that the preset prefers before
         it, and those that work where it does not after it."""
-        rules = [rule for rule in presets.layouts(self.engine.name) if self._is_meant(rule)]
+        rules = [rule for rule in presets.of(self.engine.name).layouts if self._is_meant(rule)]
         preferred = [rule for rule in rules if rule.always or self.preset in rule.presets]
         fallback = [rule for rule in rules if rule.fallback and rule not in preferred]
         return [*preferred, None, *sorted(fallback, key=lambda rule: rule.shares_kv)]
@@ -158,7 +158,7 @@ class Ways:
 
     def _set_by_user(self) -> list[str]:
         """A sentence for each way that the preset prefers and the user's arguments decide."""
-        rules = (rule for rule in presets.layouts(self.engine.name) if self.preset in rule.presets)
+        rules = (rule for rule in presets.of(self.engine.name).layouts if self.preset in rule.presets)
         pairs = ((rule, self._given(rule)) for rule in rules if self._suits(rule))
         return [
             not_chosen(rule.title, f"engine_args sets {', '.join(flags)}") for rule, flags in pairs if flags
@@ -167,7 +167,7 @@ class Ways:
     def _groupless(self) -> list[str]:
         """A sentence for each way of the preset whose groups bring nothing here, or are refused."""
         ranks, lines = self.ranks, []
-        for rule in presets.layouts(self.engine.name):
+        for rule in presets.of(self.engine.name).layouts:
             if self.preset not in rule.presets or "copied_kv" not in rule.needs or not self._is_meant(rule):
                 continue
             separate = self.engine.layout(ranks, 1, self.values).attention_data > 1  # the user's arguments

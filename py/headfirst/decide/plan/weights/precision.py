@@ -131,7 +131,7 @@ def _while_loading(checkpoint: Checkpoint, engine: Engine, arguments: Values) ->
     """What the user's arguments make of an unquantised checkpoint; None where they do not."""
     if checkpoint.dtype not in UNQUANTISED or not arguments:
         return None
-    for way in presets.quantizations(engine.name):
+    for way in presets.of(engine.name).quantize_on_load:
         values = engine.check_arguments(presets.words(way.arguments)).values
         if values.items() <= arguments.items():
             return way.dtype
