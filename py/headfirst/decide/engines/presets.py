@@ -194,6 +194,16 @@ def words(arguments: Mapping[str, str]) -> list[str]:
     return [word for flag, value in arguments.items() for word in ([flag, value] if value else [flag])]
 
 
+def filled(arguments: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, str]:
+    """The arguments with these sizes in place of their names; JSON values have braces of their own."""
+    texts = {}
+    for flag, text in arguments.items():
+        for name, size in sizes.items():
+            text = text.replace(name, str(size))
+        texts[flag] = text
+    return texts
+
+
 @cache
 def of(engine: str) -> Presets:
     """The presets of the engine called so."""

@@ -70,10 +70,7 @@ def choose(
             hint="Choose another draft_model, or leave it out."
             + ("" if service.draft else f" It was not read. {_how_to_read(model)}"),
         )
-    chosen = [
-        ChosenArgument(flag=flag, value=value, reason=needs.reason, source=needs.source)
-        for flag, value in needs.arguments.items()
-    ]
+    chosen = ChosenArgument.each(needs.arguments, needs.reason, needs.source)
     unread = [] if service.draft else [_unread(model)]
     return Drafts(model, chosen, [note for note in (needs.note, *unread) if note])
 

@@ -58,17 +58,14 @@ def plan(cluster: Cluster) -> Monitoring | None:
     host = cluster.monitoring
     if host is None:
         return None
-    settings = cluster.settings
     exporters = [exporter for node in cluster.nodes for exporter in _exporters(cluster, node)]
+    prometheus = _prometheus(host, cluster.settings)
+    grafana = _grafana(host, cluster.settings) if cluster.settings.grafana else None
     return Monitoring(
         host=host.name,
-        prometheus_url=_prometheus_url(settings),
-        grafana_url=_grafana_url(host, settings) if settings.grafana else None,
-        containers=[
-            _prometheus(host, settings),
-            *([_grafana(host, settings)] if settings.grafana else []),
-            *exporters,
-        ],
+        prometheus_url=prometheus.url,
+        grafana_url=grafana.url if grafana else None,
+        containers=[prometheus, *([grafana] if grafana else []), *exporters],
     )
 
 
@@ -230,19 +227,11 @@ def _has_gpus(cluster: Cluster, host: Host) -> bool:
     )
 
 
-def _prometheus_url(settings: ClusterSettings) -> str:
-    return f"http://127.0.0.1:{settings.prometheus_port}"
-
-
-def _grafana_url(host: Host, settings: ClusterSettings) -> str:
-    return f"http://{host.address}:{settings.grafana_port}"
-
-
 def _prometheus(host: Host, settings: ClusterSettings) -> MonitoringContainer:
     built = settings.prometheus_image_source == "build"
     return MonitoringContainer(
         host=host.name,
-        url=_prometheus_url(settings),
+        url=f"http://127.0.0.1:{settings.prometheus_port}",
         path="/-/ready",
         image_source=settings.prometheus_image_source,
         container=Container(
@@ -269,7 +258,7 @@ def _prometheus(host: Host, settings: ClusterSettings) -> MonitoringContainer:
 def _grafana(host: Host, settings: ClusterSettings) -> MonitoringContainer:
     return MonitoringContainer(
         host=host.name,
-        url=_grafana_url(host, settings),
+        url=f"http://{host.address}:{settings.grafana_port}",
         path="/api/health",
         image_source="registry",
         container=Container(

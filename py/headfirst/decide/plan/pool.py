@@ -126,8 +126,7 @@ def decide(
         raise InputError(
             needs.problem, where=service.given.get("adapters"), hint="Leave it out, or change what it names."
         )
-    for flag, value in needs.arguments.items():
-        added = types.ChosenArgument(flag=flag, value=value, reason=needs.reason, source=needs.source)
+    for added in types.ChosenArgument.each(needs.arguments, needs.reason, needs.source):
         choice = choice.with_argument(added)
         arguments = values_of(choice.arguments)
     refuse_unsupported(arguments)

@@ -131,7 +131,7 @@ class _Selection:
             self.left_out.append(_offer(new, rule))
             return
         self.words += new
-        self.chosen += _chosen(rule, self._situation)
+        self.chosen += ChosenArgument.each(_filled(rule, self._situation), rule.reason, rule.source)
 
     def absences(self) -> list[str]:
         """A sentence for each thing that a preset or parsers=auto asks for and no rule brought."""
@@ -256,24 +256,9 @@ def _absence(purpose: Purpose, situation: Situation, lacking: str | None) -> str
 
 
 def _filled(rule: ArgumentRule, situation: Situation) -> dict[str, str]:
-    """The rule's arguments with the sizes of this situation; JSON values have braces of their own."""
-    sizes = {
-        "{tensor}": str(situation.layout.tensor),
-        "{context}": str(situation.checkpoint.max_context),
-    }
-    filled = {}
-    for flag, value in rule.arguments.items():
-        for name, size in sizes.items():
-            value = value.replace(name, size)
-        filled[flag] = value
-    return filled
-
-
-def _chosen(rule: ArgumentRule, situation: Situation) -> list[ChosenArgument]:
-    return [
-        ChosenArgument(flag=flag, value=value, reason=rule.reason, source=rule.source)
-        for flag, value in _filled(rule, situation).items()
-    ]
+    """The rule's arguments with the sizes of this situation."""
+    sizes = {"{tensor}": situation.layout.tensor, "{context}": situation.checkpoint.max_context}
+    return presets.filled(rule.arguments, sizes)
 
 
 def why_nothing(task: Task) -> str:

@@ -6,6 +6,7 @@ Bytes are plain integers; addresses are IPv4 strings; `command` and `docker_run`
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from ansible_collections.headfirst.serving.plugins.module_utils import weight_sources
@@ -206,6 +207,11 @@ class ChosenArgument(Frozen):
     value: str
     reason: str
     source: str  # the page that recommends it
+
+    @classmethod
+    def each(cls, arguments: Mapping[str, str], reason: str, source: str) -> list[ChosenArgument]:
+        """Arguments that have one reason and one source."""
+        return [cls(flag=flag, value=text, reason=reason, source=source) for flag, text in arguments.items()]
 
 
 class Companion(Frozen):

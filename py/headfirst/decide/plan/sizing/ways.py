@@ -199,14 +199,12 @@ class Ways:
         self, rule: LayoutRule, ranks: int, groups: int, copies: int
     ) -> tuple[LayoutCandidate, Sequence[str]]:
         """The layout by the rule with these sizes, and why it cannot serve: a clause each."""
-        filled = _filled(rule, ranks, groups, copies)
+        sizes = {"{tensor}": ranks, "{groups}": groups, "{chunk}": _CHUNK * groups, "{copies}": copies}
+        filled = presets.filled(rule.arguments, sizes)
         checked = self.engine.check_arguments(presets.words(filled))
         values = {**checked.values, **self.values}
         layout = self.engine.layout(ranks * self._data(self.values) // self._data(values), 1, values)
-        arguments = (
-            ChosenArgument(flag=flag, value=value, reason=rule.reason, source=rule.source)
-            for flag, value in filled.items()
-        )
+        arguments = ChosenArgument.each(filled, rule.reason, rule.source)
         problems = [problem.what for problem in checked.problems] or self.problems(layout, values)
         return LayoutCandidate(layout, values, rule, tuple(arguments)), problems
 
@@ -231,13 +229,3 @@ def not_chosen(layout: object, why: str) -> str:
     """A sentence on a layout, a title or a candidate; `why` is a clause."""
     text = str(layout)
     return f"{text[0].upper()}{text[1:]} is not chosen: {why}."
-
-
-def _filled(rule: LayoutRule, ranks: int, groups: int, copies: int) -> dict[str, str]:
-    sizes = {"{tensor}": ranks, "{groups}": groups, "{chunk}": _CHUNK * groups, "{copies}": copies}
-    filled = {}
-    for flag, value in rule.arguments.items():
-        for name, size in sizes.items():
-            value = value.replace(name, str(size))
-        filled[flag] = value
-    return filled
