@@ -227,7 +227,7 @@ def test_credentials_print_where_a_key_comes_from(
 def render_secrets(plan: Plan, folder: Path) -> Any:
     script = folder / secret_files.SCRIPT
     files = secret_files.scheduled(plan)
-    script.write_text(secret_files.make_script(HEADER, files, secret_files.key_settings(plan)))
+    script.write_text(secret_files.make_script(HEADER, plan, files))
     return Programs(folder / "programs").run("bash", script, cwd=folder)
 
 

@@ -23,7 +23,7 @@ TWO_REPLICAS = "h100x2-services.ini"
 def make(plan: Plan, folder: Path) -> dict[str, str]:
     """Run the script; what is in secrets/."""
     script = folder / secret_files.SCRIPT
-    script.write_text(secret_files.make_script(HEADER, host_parts.secrets(host_parts.hosts(plan))))
+    script.write_text(secret_files.make_script(HEADER, plan, host_parts.secrets(host_parts.hosts(plan))))
     done = Programs(folder / "programs").run("bash", script, cwd=folder.parent)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     return {path.name: path.read_text() for path in sorted((folder / "secrets").iterdir())}
@@ -111,7 +111,7 @@ def test_a_secret_of_the_person_is_used_or_refused(tmp_path: Path, given: str) -
     (tmp_path / "secrets" / "api-key").write_text(f"{given}\n")
     plan = planned("lab.ini")
     script = tmp_path / secret_files.SCRIPT
-    script.write_text(secret_files.make_script(HEADER, secret_files.scheduled(plan)))
+    script.write_text(secret_files.make_script(HEADER, plan, secret_files.scheduled(plan)))
     done = Programs(tmp_path / "programs").run("bash", script, cwd=tmp_path)
     if given in ("sk-my.own_key~1", "01234567"):
         assert yaml.safe_load((tmp_path / "secrets" / "engine.yaml").read_text())["api-key"] == given

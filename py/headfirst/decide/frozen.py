@@ -1,4 +1,4 @@
-"""The base of typed values that nobody changes."""
+"""The bases of typed values that nobody changes."""
 
 from __future__ import annotations
 
@@ -9,3 +9,9 @@ class Frozen(BaseModel):
     """A value with these fields and no others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Tolerant(BaseModel):
+    """A value that another program or version may have written: further fields are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")

@@ -9,7 +9,7 @@ from typing import Literal
 from headfirst.common.errors import InputError
 from headfirst.control.accuracy.result import Accuracy, Score, Setup
 from headfirst.control.accuracy.statistics import mcnemar, paired_difference
-from headfirst.control.tolerant import Tolerant
+from headfirst.decide.frozen import Tolerant
 
 SIGNIFICANCE = 0.05
 

@@ -7,8 +7,7 @@ from typing import Literal
 
 from headfirst.control.bench.load import Load
 from headfirst.control.bench.result import Percentiles, Point
-from headfirst.control.tolerant import Tolerant
-from headfirst.decide.frozen import Frozen
+from headfirst.decide.frozen import Frozen, Tolerant
 
 
 class Ratios(Tolerant):

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.live.ssh_access.ssh import HostConnection, run
-from headfirst.control.tolerant import Tolerant
+from headfirst.decide.frozen import Tolerant
 
 _MIB = 2**20
 _FIELDS = ("index", "uuid", "memory_used", "memory_total", "use", "celsius", "watts")

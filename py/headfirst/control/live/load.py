@@ -9,7 +9,7 @@ import httpx
 
 from headfirst.common.metrics import Figures, Metrics, read
 from headfirst.control.live.ssh_access.tunnel import ask
-from headfirst.control.tolerant import Tolerant
+from headfirst.decide.frozen import Tolerant
 
 # Histograms of many labels make a long text.
 ANSWER_BYTES = 16 << 20

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from headfirst.control.live.gpus import GpuUse
 from headfirst.control.live.load import EngineLoad
-from headfirst.control.tolerant import Tolerant
+from headfirst.decide.frozen import Tolerant
 from headfirst.decide.plan.types import Capabilities
 
 

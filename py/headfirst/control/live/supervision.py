@@ -15,8 +15,8 @@ from headfirst.common.untrusted import UntrustedError, for_terminal, json_docume
 from headfirst.control.live.clock import LATEST, Clock, run_script
 from headfirst.control.live.ssh_access.ssh import HostConnection, run
 from headfirst.control.live.status_types import Supervision
-from headfirst.control.tolerant import Tolerant
 from headfirst.decide.cluster.login import HostAccess
+from headfirst.decide.frozen import Tolerant
 
 STATE = "/run/headfirst/supervisor.json"
 HISTORY = "/var/lib/headfirst/supervisor/events.jsonl"

@@ -12,7 +12,7 @@ from headfirst.control.report.topology import Topology
 from headfirst.control.run.comm import NcclChannels, Run, Trouble
 from headfirst.control.run.events import Finding
 from headfirst.control.run.history import Images, RunRecord
-from headfirst.control.tolerant import Tolerant
+from headfirst.decide.frozen import Tolerant
 from headfirst.decide.plan.types import Verdict
 
 

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from headfirst.common.state_files import exclusive, read_file, replace_file
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.run.events import Finding
-from headfirst.control.tolerant import Tolerant
+from headfirst.decide.frozen import Tolerant
 from headfirst.decide.plan.types import Capabilities
 
 FILE = "history.json"

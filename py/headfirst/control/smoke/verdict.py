@@ -30,8 +30,8 @@ from headfirst.control.smoke.answers import (
     RefusedRequest,
 )
 from headfirst.control.smoke.api import Api
-from headfirst.control.tolerant import Tolerant
 from headfirst.decide.engines.base import Task
+from headfirst.decide.frozen import Tolerant
 from headfirst.decide.plan.types import Capabilities
 
 Verdict = Literal["passed", "failed", "not called", "not supported"]

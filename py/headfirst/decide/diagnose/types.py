@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Weight
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
-from pydantic import BaseModel, ConfigDict
+
+from headfirst.decide.frozen import Tolerant
 
 
 class HttpAnswer(NamedTuple):
@@ -68,15 +69,13 @@ class NodeFacts:
     metrics: HttpAnswer | None = field(default=None, repr=False)
 
 
-class Event(BaseModel):
+class Event(Tolerant):
     """One thing that happened on a node. `at` is by the controller's clock, seconds since 1970.
 
     `rule` is "unknown-error" or "rank-ended" where no rule matches the line; `weight` as in the rules.
     In a log, `host` names who wrote the line, and `at` is by the clock of the lines, or, where they have
     none in common, the distance from the end of the file; elsewhere `file` and `line` are "" and 0.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     at: float
     rank: int
@@ -92,10 +91,8 @@ class Event(BaseModel):
     line: int = 0
 
 
-class NodeState(BaseModel):
+class NodeState(Tolerant):
     """One rank in a diagnosis: what its container is, and what the engine was doing last."""
-
-    model_config = ConfigDict(frozen=True)
 
     rank: int
     host: str
@@ -105,10 +102,8 @@ class NodeState(BaseModel):
     problem: str | None
 
 
-class Diagnosis(BaseModel):
+class Diagnosis(Tolerant):
     """`ready`: it serves. `decisive`: where it began. `then`: what followed. `notes`: what kills nothing."""
-
-    model_config = ConfigDict(frozen=True)
 
     ready: bool
     decisive: Event | None
@@ -117,20 +112,16 @@ class Diagnosis(BaseModel):
     nodes: list[NodeState]
 
 
-class ReplicaDiagnosis(BaseModel):
+class ReplicaDiagnosis(Tolerant):
     """The diagnosis of one replica of a service."""
-
-    model_config = ConfigDict(frozen=True)
 
     service: str
     replica: int
     found: Diagnosis
 
 
-class Live(BaseModel):
+class Live(Tolerant):
     """Requests; usage is 0..1 of the KV cache, throughput tokens a second (None: it is not given)."""
-
-    model_config = ConfigDict(frozen=True)
 
     running: float
     queued: float
@@ -138,13 +129,11 @@ class Live(BaseModel):
     gen_throughput: float | None
 
 
-class Advice(BaseModel):
+class Advice(Tolerant):
     """One change: `setting` of engine_args, what to do with it, and the figures that show it.
 
     `values`: those that `deploy tune` tries.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     setting: str
     change: str
@@ -152,14 +141,12 @@ class Advice(BaseModel):
     values: list[str] = []
 
 
-class Tuning(BaseModel):
+class Tuning(Tolerant):
     """Figures and what follows from them.
 
     `live` is None where the engine does not answer, `advice` where there are no tuning rules for the engine.
     `past` is what the ranks have logged, by the engine's own names; `seen` is the same for a person.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     engine: str  # as its own project writes it
     live: Live | None

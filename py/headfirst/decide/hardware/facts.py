@@ -11,7 +11,7 @@ from functools import partial
 from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from headfirst.common.untrusted import (
     UntrustedError,
@@ -21,6 +21,7 @@ from headfirst.common.untrusted import (
     product_name,
     shown,
 )
+from headfirst.decide.frozen import Tolerant
 from headfirst.decide.hardware import gpus
 from headfirst.decide.untrusted_model import validated
 
@@ -60,11 +61,7 @@ CgroupObstacle = Literal["", "cgroup-v1", "nested", "cgroup-driver", "nftables",
 Capability = Annotated[str, Field(strict=True, pattern=r"^([1-9][0-9]?\.[0-9])?$")]
 
 
-class _Facts(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Nic(_Facts):
+class Nic(Tolerant):
     """An interface; `kind` is physical, bond, vlan, bridge, veth ...; `addresses` are IPv4."""
 
     name: NicName
@@ -74,14 +71,14 @@ class Nic(_Facts):
     mbit: Count  # 0: the driver does not report it
 
 
-class Route(_Facts):
+class Route(Tolerant):
     """How packets to a peer leave: through which interface, from which address."""
 
     nic: MaybeNicName
     source: MaybeAddress
 
 
-class Gid(_Facts):
+class Gid(Tolerant):
     """An entry of a port's GID table; `address` is the IPv4 in it, or ""."""
 
     index: Count
@@ -90,7 +87,7 @@ class Gid(_Facts):
     nic: MaybeNicName
 
 
-class Port(_Facts):
+class Port(Tolerant):
     """A port of an RDMA device."""
 
     number: Count
@@ -100,7 +97,7 @@ class Port(_Facts):
     gids: Annotated[tuple[Gid, ...], Field(max_length=4096)]
 
 
-class Hca(_Facts):
+class Hca(Tolerant):
     """An RDMA device; `gpu_distances` has PIX, PXB, PHB, NODE or SYS for each GPU."""
 
     name: Name
@@ -108,7 +105,7 @@ class Hca(_Facts):
     ports: Annotated[tuple[Port, ...], Field(max_length=255)]
 
 
-class NetworkFacts(_Facts):
+class NetworkFacts(Tolerant):
     """A host's interfaces, its ways to the peers (by address), and its RDMA devices."""
 
     nics: Annotated[tuple[Nic, ...], Field(max_length=10_000)]
@@ -116,7 +113,7 @@ class NetworkFacts(_Facts):
     hcas: Annotated[tuple[Hca, ...], Field(max_length=1024)]
 
 
-class GpuFacts(_Facts):
+class GpuFacts(Tolerant):
     """A GPU as its driver reports it; 0 bytes or "": the driver does not report it."""
 
     name: Annotated[str, BeforeValidator(partial(product_name, what="the name of a GPU"))]
@@ -129,7 +126,7 @@ class GpuFacts(_Facts):
         return gpus.capability(self.compute_capability) if self.compute_capability else None
 
 
-class FolderFacts(_Facts):
+class FolderFacts(Tolerant):
     """A model folder as a host sees it; `sight` is equal where it is the same one, `shape` on copies."""
 
     exists: bool

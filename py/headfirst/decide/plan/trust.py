@@ -13,6 +13,12 @@ from headfirst.decide.model.checkpoint import Checkpoint
 FLAG = "--trust-remote-code"
 # The line that a person adds after reading the model's Python files.
 SETTING = "trust_remote_code=true"
+_READ = f"Read the Python files of its repository, then write `{SETTING}` under [all:vars]."
+_CONSEQUENCE = (
+    "Its config.json names Python files (auto_map); if the engine needs them for the configuration, "
+    f"the tokenizer or the model, it stops while loading. To run them, read them and add `{SETTING}` "
+    "under [all:vars]."
+)
 
 
 @dataclass(frozen=True)
@@ -64,13 +70,13 @@ def choose(
         raise InputError(
             f"{checkpoint.id} needs its own Python code, which may not run: {why}",
             where=where,
-            hint=f"Read the Python files of its repository, then write `{SETTING}` under [all:vars].",
+            hint=_READ,
         )
     if family and family.code == "unneeded":
         return Trust(
             False, f"Code of the model does not run: {why} The engines have their own code for this family."
         )
-    return Trust(False, f"Code of the model does not run: {why} {_consequence()}")
+    return Trust(False, f"Code of the model does not run: {why} {_CONSEQUENCE}")
 
 
 def _refuse_code_of_draft(settings: ServiceSettings, checkpoint: Checkpoint, where: str | None) -> None:
@@ -81,13 +87,5 @@ def _refuse_code_of_draft(settings: ServiceSettings, checkpoint: Checkpoint, whe
     raise InputError(
         f"the draft model {settings.draft_model} {what}, which would run with that of {checkpoint.id}",
         where=where,
-        hint=f"Read the Python files of its repository, then write `{SETTING}` under [all:vars].",
-    )
-
-
-def _consequence() -> str:
-    return (
-        "Its config.json names Python files (auto_map); if the engine needs them for the configuration, "
-        f"the tokenizer or the model, it stops while loading. To run them, read them and add `{SETTING}` "
-        "under [all:vars]."
+        hint=_READ,
     )

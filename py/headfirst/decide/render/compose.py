@@ -34,9 +34,7 @@ def files(plan: Plan, header: Sequence[str]) -> Files:
         for index, host in enumerate(host_parts)
     }
     return {
-        secret_files.SCRIPT: script(
-            secret_files.make_script(header, secrets(host_parts), secret_files.key_settings(plan))
-        ),
+        secret_files.SCRIPT: script(secret_files.make_script(header, plan, secrets(host_parts))),
         **host_files,
         ASK_SCRIPT: script(ask_script(header, plan)),
     }

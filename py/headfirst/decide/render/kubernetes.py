@@ -87,7 +87,7 @@ def files(plan: Plan, header: Sequence[str], options: Options) -> Files:
     manifests = {
         f"{api_name(service)}.yaml": File(_service(header, service, options)) for service in plan.services
     }
-    secrets = secret_files.make_script(header, secret_files.scheduled(plan), secret_files.key_settings(plan))
+    secrets = secret_files.make_script(header, plan, secret_files.scheduled(plan))
     return {secret_files.SCRIPT: script(secrets), **manifests}
 
 

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from types import MappingProxyType
 
 from headfirst.common import container_names as names
 from headfirst.decide.containers.blanks import (
@@ -101,7 +100,7 @@ def key_file(service: PlannedService) -> str:
     return f"{FOLDER}/{secret_of(api_key_blank(service.name))}"
 
 
-def key_settings(plan: Plan) -> dict[str, str]:
+def _key_settings(plan: Plan) -> dict[str, str]:
     """Secrets that people have, with the setting that names the file of each on the controller."""
     return {
         PurePosixPath(key_file(service)).name: f"api_key_file={service.api_key_file}"
@@ -110,15 +109,14 @@ def key_settings(plan: Plan) -> dict[str, str]:
     }
 
 
-def make_script(
-    header: Sequence[str], files: Sequence[SecretFile], settings: Mapping[str, str] = MappingProxyType({})
-) -> str:
-    """Makes each secret once, but for those of `settings`, and writes the files; mode 0600."""
+def make_script(header: Sequence[str], plan: Plan, files: Sequence[SecretFile]) -> str:
+    """Makes each secret of the plan once, but for those that people have, and writes the files; mode 0600."""
     about = [
         "Makes secrets/ with mode 0600. It can be run again: an existing secret is kept, also one of yours",
         "(one line in its file). Hosts need the files of secrets/ that their own file here names.",
     ]
     names = sorted(_secrets(line for file in files for line in file.lines))
+    settings = _key_settings(plan)
     commands = "".join(_command(name, settings) for name in names)
     return program(
         [*header, "", *about],

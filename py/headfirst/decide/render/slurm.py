@@ -113,7 +113,7 @@ class _Job:
 def files(plan: Plan, header: Sequence[str], container: ContainerOf) -> Files:
     """A script for each replica or divided service, and the one that makes the secrets."""
     jobs = [job for service in plan.services for job in _jobs(service, container)]
-    secrets = secret_files.make_script(header, secret_files.scheduled(plan), secret_files.key_settings(plan))
+    secrets = secret_files.make_script(header, plan, secret_files.scheduled(plan))
     return {
         secret_files.SCRIPT: script(secrets),
         **{f"{job.name}.sbatch": script(_text(header, job)) for job in jobs},
@@ -139,6 +139,7 @@ def _text(header: Sequence[str], job: _Job) -> str:
         *dict.fromkeys(note for scheduled in job.scheduled for note in scheduled.notes),
         *_left_out(job),
     ]
+    hosts = {replica.index: first for replica, _, first in job.parts}
     parts = [
         f"#!/bin/bash\n{comment(about)}{_options(job)}set -euo pipefail\n"
         # An engine may print its settings, and its key with them.
@@ -148,7 +149,7 @@ def _text(header: Sequence[str], job: _Job) -> str:
         _secrets(job),
         _check(job),
         _start(job),
-        _router(job.router, job) if job.router else "",
+        slurm_router.step(job.router, job.replicas, hosts, job.container) if job.router else "",
         _await(job),
     ]
     return "\n".join(part for part in parts if part)
@@ -289,11 +290,6 @@ def _replica(job: _Job, replica: PlannedReplica, scheduled: Scheduled, first: in
         f"srun {hosts}--kill-on-bad-exit=1 --cpu-bind=none --output=%x-%j{name}-rank%t.log \\\n"
         f"  {inside}{from_input(text, 'RANK', ' &')}steps+=($!)\n"
     )
-
-
-def _router(router: PlannedRouter, job: _Job) -> str:
-    hosts = {replica.index: first for replica, _, first in job.parts}
-    return slurm_router.step(router, job.replicas, hosts, job.container)
 
 
 def _limits(replica: PlannedReplica, scheduled: Scheduled) -> str:

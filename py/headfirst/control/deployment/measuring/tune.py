@@ -35,9 +35,9 @@ from headfirst.control.inventory.inventory import load
 from headfirst.control.paths import state_dir
 from headfirst.control.run.reporters.recording import Recording
 from headfirst.control.run.reporters.reporter import Reporter
-from headfirst.control.tolerant import Tolerant
 from headfirst.decide.cluster.types import Service
 from headfirst.decide.diagnose.types import Advice
+from headfirst.decide.frozen import Tolerant
 
 MOST_CANDIDATES = 12
 FILE = "tune.json"

@@ -17,8 +17,8 @@ from headfirst.control.deployment.verbs.service import engine_of
 from headfirst.control.live.clock import Clock
 from headfirst.control.live.ssh_access.ssh import try_each
 from headfirst.control.live.supervision import HostEvent, history
-from headfirst.control.tolerant import Tolerant
 from headfirst.decide.cluster.types import Cluster, Replica, Service
+from headfirst.decide.frozen import Tolerant
 from headfirst.decide.scrub import Scrubber
 
 

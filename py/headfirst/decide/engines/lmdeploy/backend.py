@@ -8,12 +8,11 @@ from typing import Any
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import EngineStart, Task, Values, overflow
 from headfirst.decide.hardware.gpus import Gpu
-from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
 TURBOMIND, PYTORCH = "turbomind", "pytorch"
 TITLES = {TURBOMIND: "TurboMind", PYTORCH: "the PyTorch engine"}
 _MIXTURE = {"fp8", "mxfp4"}  # DeepSeek-V4's (backends/cuda/moe/v4_fp4.py)
-_UNQUANTISED = ("bf16", "fp16", "fp32")
 # Elements that share a scale, by back end and method; others are refused (turbomind/converter.py,
 # _SUPPORTED_GROUP_SIZES; pytorch/config.py, _parse_compressed_tensors_config).
 _GROUPS = {
@@ -145,7 +144,7 @@ def _reads(methods: Sequence[str], name: str, checkpoint: Checkpoint) -> bool:
     """Whether the back end reads the method: FP8 of ModelOpt or compressed-tensors is not its `fp8`."""
     kind = checkpoint.quantization
     if kind is None:
-        return checkpoint.dtype in (*_UNQUANTISED, *methods)
+        return checkpoint.dtype in (*FLOATS, *methods)
     if kind.is_mixed and set(kind.schemes) != _MIXTURE:
         return False
     if kind.method in ("awq", "gptq") and kind.bits not in (4, None):

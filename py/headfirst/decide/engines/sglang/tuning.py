@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
-from pydantic import BaseModel, ConfigDict
 
 from headfirst.decide.diagnose.types import Advice, Live, NodeFacts, Tuning
+from headfirst.decide.frozen import Tolerant
 
 # Above this the KV cache is well used; below it a queue should be let in.
 FULL = 0.9
@@ -35,13 +35,11 @@ RECENT = 20
 _TRACEBACK_LINES = 120
 
 
-class Past(BaseModel):
+class Past(Tolerant):
     """Of the logs. `waits` of the `recent` reports have a queue beside free KV cache.
 
     `device_oom`: the device's memory was used up, not the KV cache's. Sizes are None where no line has them.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     reports: int = 0
     recent: int = 0

@@ -20,7 +20,7 @@ from headfirst.decide.engines import arguments, presets
 from headfirst.decide.engines.base import Engine, Values
 from headfirst.decide.engines.layout import Machines
 from headfirst.decide.model import catalogue, families
-from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 from headfirst.decide.model.parameters import parameters
 from headfirst.decide.plan.host import hardware, network
 from headfirst.decide.plan.sizing import parallel
@@ -343,7 +343,7 @@ def _other_precisions(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str
 
 def _quantised_on_load(attempt: Attempt) -> list[str]:
     checkpoint, engine, gpu = attempt.checkpoint, attempt.engine, attempt.fleet.gpu
-    if checkpoint.dtype not in precision.UNQUANTISED or "quantization" in attempt.values:
+    if checkpoint.dtype not in FLOATS or "quantization" in attempt.values:
         return []
     advice = []
     for way in presets.of(engine.name).quantize_on_load:

@@ -7,13 +7,10 @@ from types import MappingProxyType
 
 from headfirst.common.errors import InputError
 from headfirst.decide.engines import presets
-from headfirst.decide.engines.base import Computing, Engine, Values
+from headfirst.decide.engines.base import BF16_CAPABILITY, Computing, Engine, Values
 from headfirst.decide.hardware.gpus import Gpu, capability_text
 from headfirst.decide.model import families
-from headfirst.decide.model.checkpoint import Checkpoint
-
-_BF16_CAPABILITY = (8, 0)
-UNQUANTISED = ("bf16", "fp16", "fp32")
+from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ def loaded(
     if computing is None:
         return Loaded(checkpoint, chosen.dtype, None)
     # Else it is quantised while it is loaded.
-    dtype = computing.dtype if chosen.dtype in UNQUANTISED else chosen.dtype
+    dtype = computing.dtype if chosen.dtype in FLOATS else chosen.dtype
     return Loaded(source.computed_in(computing.dtype), dtype, computing)
 
 
@@ -129,7 +126,7 @@ def choose(
 
 def _while_loading(checkpoint: Checkpoint, engine: Engine, arguments: Values) -> str | None:
     """What the user's arguments make of an unquantised checkpoint; None where they do not."""
-    if checkpoint.dtype not in UNQUANTISED or not arguments:
+    if checkpoint.dtype not in FLOATS or not arguments:
         return None
     for way in presets.of(engine.name).quantize_on_load:
         values = engine.check_arguments(presets.words(way.arguments)).values
@@ -154,7 +151,7 @@ def _solved_by_conversion(
     checkpoint: Checkpoint, gpu: Gpu | None, engine: Engine, arguments: Values
 ) -> list[str]:
     """What the engine misses for a checkpoint (MXFP4) that it would serve in BF16; empty where nothing."""
-    if not checkpoint.convertible or (gpu is not None and gpu.lacks(_BF16_CAPABILITY)):
+    if not checkpoint.convertible or (gpu is not None and gpu.lacks(BF16_CAPABILITY)):
         return []
     task = checkpoint.tasks[0]
     problems = engine.support_problems(checkpoint, gpu, task, arguments)
