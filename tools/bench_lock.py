@@ -6,12 +6,10 @@ Usage: python tools/bench_lock.py   (uses the machine's package index)
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
-from lock_hashes import of_wheels_for
-from uv import find_uv_bin
+from lock_hashes import compiled, of_wheels_for
 
 ROOT = Path(__file__).parents[1] / "py"
 sys.path.insert(0, str(ROOT))
@@ -30,7 +28,6 @@ _FLAGS = (
     "--no-annotate",
     "--python-version",
     PYTHON,
-    "--quiet",
 )
 
 
@@ -40,10 +37,7 @@ def main() -> None:
 
 
 def _resolved(requirements: str, *extra: str) -> str:
-    argv = [find_uv_bin(), "pip", "compile", "-", *_FLAGS, *extra]
-    return subprocess.run(
-        argv, input=requirements, stdout=subprocess.PIPE, env=uv_environment(), text=True, check=True
-    ).stdout
+    return compiled(requirements, *_FLAGS, *extra, env=uv_environment())
 
 
 if __name__ == "__main__":

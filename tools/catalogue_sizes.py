@@ -16,7 +16,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -109,11 +109,13 @@ def model_class(config: dict[str, Any]) -> Any:
     return getattr(transformers, CLASSES.get(name, name), None)
 
 
-def weights(config: dict[str, Any], unstated: int) -> list[Weight]:
-    """All tensors of the model, those of multi-token prediction too.
+@cache
+def weights(text: str, unstated: int) -> list[Weight]:
+    """All tensors of the model with this config.json, those of multi-token prediction too.
 
     `unstated`: layers of multi-token prediction of a config.json without their number.
     """
+    config = json.loads(text)
     settings = configuration(config)
     torch.set_default_dtype(torch.bfloat16)
     kind = model_class(config)
@@ -169,9 +171,7 @@ def next_token(model: list[Weight], extra: Extra, count: int, text: Any) -> Iter
             for item in model:
                 if f"layers.{layer}." in item.name and kept in item.name and item.part != Part.VISION.value:
                     name = "mtp." + item.name[item.name.index("layers.") :]
-                    yield Weight(
-                        name, item.rows, item.columns, item.matrices, item.linear, "nextn", item.fp32
-                    )
+                    yield replace(item, name=name, part="nextn")
         yield Weight("mtp.fc", width, extra.projections * width, 1, True, "nextn")
         yield Weight("mtp.norm", 1, extra.norms * width, 1, False, "nextn")
         if extra.copies:
@@ -206,15 +206,12 @@ def matches(name: str, pattern: str) -> bool:
     if pattern.startswith("re:"):
         return re.match(pattern[3:], name) is not None
     pattern = re.sub(r"(?<!shared_)experts\..*$", "experts", block(pattern))
-    return any(fnmatchcase(form, pattern) or fnmatchcase(form, f"{pattern}.*") for form in forms(name))
+    return any(
+        fnmatchcase(form, pattern) or fnmatchcase(form, f"{pattern}.*") for form in (name, block(name))
+    )
 
 
 @cache
-def forms(name: str) -> tuple[str, ...]:
-    """The name whole, and from `layers` on."""
-    return (name, block(name))
-
-
 def block(name: str) -> str:
     """The name from `layers` on, with one name for what publishers and transformers call differently."""
     name = re.sub(r"^(?!mtp).*?(?=layers\.)", "", name)
@@ -289,7 +286,7 @@ def sizes(id: str) -> dict[str, Any]:
         str(config.get("torch_dtype") or config.get("dtype")), "BF16"
     )
     unstated = int("multi-token prediction" in entry["weights"]["total_bytes_are"])  # Qwen3-Next
-    for item in cached_weights(json.dumps(config), unstated):
+    for item in weights(json.dumps(config), unstated):
         elements = item.rows * item.columns * item.matrices
         by_dtype = stored.setdefault(item.part, Counter())
         plain[item.part] += elements * (4 if item.fp32 else 2)
@@ -306,12 +303,6 @@ def sizes(id: str) -> dict[str, Any]:
     if catalogue_quantization(config):
         result["bf16"] = {part: plain[part] for part in order}
     return result
-
-
-@cache
-def cached_weights(config: str, unstated: int) -> list[Weight]:
-    """weights(), once for each config."""
-    return weights(json.loads(config), unstated)
 
 
 def main() -> int:

@@ -5,16 +5,15 @@ Usage: python tools/image_locks.py   (uses the machine's package index; torch's 
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import tomllib
+from lock_hashes import compiled
 from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
-from uv import find_uv_bin
 
 ROOT = Path(__file__).parents[1] / "py"
 sys.path.insert(0, str(ROOT))
@@ -83,12 +82,9 @@ def main() -> None:
 
 
 def _resolved(requirements: str, *extra: str) -> list[str]:
-    argv = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--format=pylock.toml", *extra]
-    argv += ["--only-binary=:all:", "--python-version=3.11", "--python-platform=x86_64-manylinux_2_34"]
-    done = subprocess.run(
-        argv, input=requirements, stdout=subprocess.PIPE, env=uv_environment(), text=True, check=True
-    )
-    return [_line(package) for package in tomllib.loads(done.stdout)["packages"]]
+    options = ["--only-binary=:all:", "--python-version=3.11", "--python-platform=x86_64-manylinux_2_34"]
+    lock = compiled(requirements, "--format=pylock.toml", *options, *extra, env=uv_environment())
+    return [_line(package) for package in tomllib.loads(lock)["packages"]]
 
 
 def _line(package: dict[str, Any]) -> str:

@@ -1,10 +1,11 @@
-"""Leaves those hashes in a lock that belong to wheels which the hosts of the lock can install."""
+"""Makes a lock, and leaves those hashes in it that belong to wheels which its hosts can install."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,13 @@ def of_wheels_for(systems: tuple[str, ...], python: str, lock: str) -> str:
         if usable_hashes := [digest for digest in hashes if digest in usable]:
             blocks.append(" \\\n    --hash=".join((pin, *usable_hashes)) + "\n")
     return "".join(blocks)
+
+
+def compiled(requirements: str, *options: str, env: Mapping[str, str] | None = None) -> str:
+    """The lock that uv makes of requirements."""
+    argv = [find_uv_bin(), "pip", "compile", "-", "--quiet", *options]
+    done = subprocess.run(argv, input=requirements, stdout=subprocess.PIPE, env=env, text=True, check=True)
+    return done.stdout
 
 
 def packages(lock: str) -> list[str]:

@@ -8,7 +8,6 @@ hold what a hub's client needs besides. The hashes are those of wheels that a no
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,8 +17,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel impor
     MIN_PYTHON,
     requirements,
 )
-from lock_hashes import of_wheels_for, packages
-from uv import find_uv_bin
+from lock_hashes import compiled, of_wheels_for, packages
 
 HEADER = "# Packages of the node tools. Made by tools/node_locks.py; do not edit.\n"
 
@@ -40,10 +38,8 @@ def main() -> None:
 
 
 def _resolved(lines: Iterable[str], *extra: str) -> str:
-    argv = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--universal", f"--python-version={MIN_PYTHON}"]
-    argv += ["--generate-hashes", "--no-header", "--no-annotate", "--only-binary=:all:", *extra]
-    done = subprocess.run(argv, input="\n".join(lines), stdout=subprocess.PIPE, text=True, check=True)
-    return done.stdout
+    options = ["--universal", f"--python-version={MIN_PYTHON}", "--only-binary=:all:", "--generate-hashes"]
+    return compiled("\n".join(lines), *options, "--no-header", "--no-annotate", *extra)
 
 
 if __name__ == "__main__":

@@ -144,12 +144,15 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
+def specifications() -> dict[str, dict[str, Any]]:
+    """The loaded meta/argument_specs.yml of each role."""
+    paths = sorted(ROLES.glob("*/meta/argument_specs.yml"))
+    return {path.parent.parent.name: yaml.safe_load(path.read_text("utf-8")) for path in paths}
+
+
 def main() -> int:
     """Write, or compare with --check; return the exit code."""
-    specs = {
-        path.parent.parent.name: yaml.safe_load(path.read_text("utf-8"))
-        for path in sorted(ROLES.glob("*/meta/argument_specs.yml"))
-    }
+    specs = specifications()
     pages = {ROLES / role / "README.md": readme(role, spec) for role, spec in specs.items()}
     return generated.write(pages | {ROLES.parent / "COLLECTION.md": collection(specs)})
 

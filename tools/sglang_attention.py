@@ -109,14 +109,20 @@ class ModelModules:
         return None
 
 
-def entry_classes(tree: ast.Module) -> Iterator[str]:
-    """The names in `EntryClass` of a module: architectures."""
+def assigned(tree: ast.Module, name: str) -> Iterator[ast.expr]:
+    """The values that are assigned to a name anywhere, those of the module first."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == "EntryClass" for target in node.targets
+            isinstance(target, ast.Name) and target.id == name for target in node.targets
         ):
-            entries = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else [node.value]
-            yield from (entry.id for entry in entries if isinstance(entry, ast.Name))
+            yield node.value
+
+
+def entry_classes(tree: ast.Module) -> Iterator[str]:
+    """The names in `EntryClass` of a module: architectures."""
+    for value in assigned(tree, "EntryClass"):
+        entries = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+        yield from (entry.id for entry in entries if isinstance(entry, ast.Name))
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, tuple[str, str]]]:

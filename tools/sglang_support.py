@@ -39,7 +39,7 @@ def main() -> int:
     config = ast.parse((srt / "configs" / "model_config.py").read_text())
     overrides = ast.parse((srt / "arg_groups" / "overrides.py").read_text())
     pooling = _compared_strings(_function(config, "is_generation_model"))
-    rerank = _list(config, "_cross_encoding_pooler_archs")
+    rerank = _assigned(config, "_cross_encoding_pooler_archs")
     reward = {name for name in pooling if "Reward" in name or "SequenceClassification" in name} - rerank
     models = dict(_models(srt / "models"))
     table = {
@@ -57,7 +57,7 @@ def main() -> int:
         "reward": reward,
         "rerank": rerank,
         "pooling_only": pooling,
-        "multimodal": _list(config, "multimodal_model_archs"),
+        "multimodal": _assigned(config, "multimodal_model_archs"),
         "pipeline": _with(models, "pp_proxy_tensors"),
         # What can be the target of a draft of EAGLE3, and of one of DFlash or DSpark.
         "eagle3": _with(models, _CAPTURES[0]),
@@ -208,42 +208,19 @@ def _compared_strings(function: ast.FunctionDef) -> set[str]:
 
 def _assigned(tree: ast.Module, name: str) -> set[str]:
     """The strings of a list or set that is assigned anywhere; a starred name in it is one of the module's."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == name for target in node.targets
-        ):
-            inner = list(ast.walk(node.value))
-            strings = {str(element.value) for element in inner if isinstance(element, ast.Constant)}
-            starred = (element.value for element in inner if isinstance(element, ast.Starred))
-            return strings.union(
-                *(_assigned(tree, part.id) for part in starred if isinstance(part, ast.Name))
-            )
+    for value in sglang_attention.assigned(tree, name):
+        inner = list(ast.walk(value))
+        strings = {str(element.value) for element in inner if isinstance(element, ast.Constant)}
+        starred = (element.value for element in inner if isinstance(element, ast.Starred))
+        return strings.union(*(_assigned(tree, part.id) for part in starred if isinstance(part, ast.Name)))
     return set()
 
 
 def _literal(tree: ast.Module, name: str) -> object:
     """The value of what is assigned anywhere."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == name for target in node.targets
-        ):
-            return ast.literal_eval(node.value)
+    for value in sglang_attention.assigned(tree, name):
+        return ast.literal_eval(value)
     raise NotImplementedError(name)
-
-
-def _list(tree: ast.Module, name: str) -> set[str]:
-    """The strings of a list of the module; a starred name in it is another list of the module."""
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == name for target in node.targets
-        ):
-            elements = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else []
-            strings = {str(element.value) for element in elements if isinstance(element, ast.Constant)}
-            for element in elements:
-                if isinstance(element, ast.Starred) and isinstance(element.value, ast.Name):
-                    strings |= _list(tree, element.value.id)
-            return strings
-    return set()
 
 
 if __name__ == "__main__":

@@ -12,9 +12,6 @@ and keeps as bytes (MXFP4 experts on SM100: a fifth of their size).
 
 from __future__ import annotations
 
-import importlib
-import importlib.abc
-import importlib.machinery
 import json
 import logging
 import sys
@@ -43,6 +40,7 @@ from sglang.srt.models import registry
 from sglang.srt.runtime_context import SpawnRanks, create_context, get_parallel, use_context
 from sglang.srt.server_args import ServerArgs
 from sglang_memory import CONFIGS, gpu
+from stand_ins import StandIns
 from torch.overrides import TorchFunctionMode
 
 # Top packages of kernels: whatever is imported from them is a stand-in that nothing calls.
@@ -98,26 +96,7 @@ PARTS = {
 }
 
 
-class _Kernels(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds every module of KERNELS, empty."""
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name.partition(".")[0] not in KERNELS:
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return _Empty(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        pass
-
-
 class _Empty(ModuleType):
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.__path__: list[str] = []
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -232,7 +211,7 @@ def without_kernels() -> None:
     registry.import_model_classes("sglang.srt.models")
     for name in [name for name in sys.modules if name.partition(".")[0] in KERNELS]:
         del sys.modules[name]
-    sys.meta_path.insert(0, _Kernels())
+    sys.meta_path.insert(0, StandIns(KERNELS, _Empty))
 
 
 def main() -> int:

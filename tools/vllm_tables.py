@@ -7,42 +7,19 @@ the model files import them, and no model is run.
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import json
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 from unittest.mock import MagicMock
 
 import torch
 import transformers
 import transformers.models.auto.modeling_auto as auto
 import vllm
+from stand_ins import StandIns
 
 STAND_INS = ("torchvision", "torchaudio", "torchcodec", "timm", "terratorch", "pynvml", "numba")
-
-
-class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Makes an empty module of every name in STAND_INS that is not installed."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """The spec of a stand-in."""
-        if name.partition(".")[0] in STAND_INS:
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-        return None
-
-    def create_module(self, spec: Any) -> ModuleType:
-        """A module that has every attribute."""
-        module = MagicMock(name=spec.name)
-        module.__spec__, module.__path__ = spec, []
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing to run."""
 
 
 def architectures() -> tuple[dict[str, list[str]], list[str]]:
@@ -131,7 +108,7 @@ def main() -> int:
     from vllm.model_executor.models.registry import _PREVIOUSLY_SUPPORTED_MODELS, _SPECULATIVE_DECODING_MODELS
 
     # Only now: the packages above look for optional ones when they are imported.
-    sys.meta_path.append(StandIns())
+    sys.meta_path.append(StandIns(STAND_INS, lambda name: MagicMock(name=name)))
     abilities, failed = architectures()
     version = vllm.__version__.partition("+")[0]
     tables = {

@@ -7,13 +7,12 @@ called), the packages that only kernels or images need, and the platform, which 
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.machinery
 import multiprocessing
 import os
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from unittest.mock import MagicMock
 import torch
 import torch._ops
 import transformers.image_processing_utils  # noqa: F401
+from stand_ins import StandIns
 from torch.overrides import TorchFunctionMode
 
 CONFIGS = Path(__file__).parents[1] / "tests/unit/data/model-configs"
@@ -86,23 +86,6 @@ class _Package(types.ModuleType):
         value = _Kind(name, (), members) if name[:1].isupper() else MagicMock(name=name)
         setattr(self, name, value)
         return value
-
-
-class _Packages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname.partition(".")[0] not in PACKAGES:
-            return None
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        package = _Package(spec.name)
-        package.__path__ = []
-        return package
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        pass
 
 
 class _Stream:
@@ -208,7 +191,7 @@ def stand_in(name: str, capability: tuple[int, int], gib: int) -> None:
     os.environ |= {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
     _operators()
     _device(name, capability, gib)
-    sys.meta_path.insert(0, _Packages())
+    sys.meta_path.insert(0, StandIns(PACKAGES, _Package))
     import vllm.platforms
     from vllm.platforms import cuda, interface
 

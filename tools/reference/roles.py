@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import yaml
-from role_readme import INSTALL, readme, summaries
+from role_readme import INSTALL, readme, specifications, summaries
 
 from reference.text import generated
 
-ROLES = Path(__file__).resolve().parents[2] / "roles"
 INTRODUCTION = """\
 Each role has one capability and depends on no other role. The collection `headfirst.serving` has them, which
 `pip install .` installs beside the command `deploy`.
@@ -18,8 +14,7 @@ Each role has one capability and depends on no other role. The collection `headf
 
 def page() -> str:
     """Every role with its variables, as in its README."""
-    paths = sorted(ROLES.glob("*/meta/argument_specs.yml"))
-    specs = {path.parent.parent.name: yaml.safe_load(path.read_text("utf-8")) for path in paths}
+    specs = specifications()
     lines = [
         generated("Roles", "roles/*/meta/argument_specs.yml"),
         INTRODUCTION,

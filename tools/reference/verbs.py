@@ -38,8 +38,8 @@ def page() -> str:
             lines += ["```sh", verb.epilog.removeprefix("Example: "), "```", ""]
     some = command.commands["plan"]
     lines += ["## Options for passwords", "", *_options(filter(_is_password, some.params))]
-    for parser, where in ((supervisor._parser(), "a node"), (weights._parser(), "a node")):
-        lines += [f"## {parser.prog}", "", f"{parser.description} A program of {where}.", ""]
+    for parser in (supervisor._parser(), weights._parser()):
+        lines += [f"## {parser.prog}", "", f"{parser.description} A program of a node.", ""]
         lines += _argparse(parser)
     return "\n".join(lines).rstrip() + "\n"
 
