@@ -45,9 +45,8 @@ def architectures() -> tuple[dict[str, list[str]], list[str]]:
             "pp": info.supports_pp,
             "lora": supports_lora(model_class),
             "lora_ends": bool(getattr(model_class, "embedding_modules", None)),  # embedding and head, too
-            "lora_fused_experts": getattr(
-                model_class, "is_3d_moe_weight", False
-            ),  # one matrix for gate and up
+            # one matrix for gate and up
+            "lora_fused_experts": getattr(model_class, "is_3d_moe_weight", False),
             "hybrid": info.is_hybrid,
             "attention_free": info.is_attention_free,
             "eagle3": supports_eagle3(model_class),  # gives a draft the states of its layers

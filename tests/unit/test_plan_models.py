@@ -205,7 +205,7 @@ def test_a_task_leaves_the_other_models_out() -> None:
 def test_the_largest_kv_cache_is_taken_where_none_is_large_enough() -> None:
     tight = Copies(model("Qwen/QwQ-32B"), fleet("H100-80G", 1, 1), SGLANG, "bf16").best()
     assert tight is not None
-    assert 0 < (tight.kv_tokens) < ENOUGH_TOKENS
+    assert 0 < tight.candidate.tokens < ENOUGH_TOKENS
 
 
 def test_nodes_needed_agrees_with_the_fit() -> None:

@@ -11,18 +11,16 @@ that is fixed), or null. `why` replaces the sentence where a successor alone wou
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.common.untrusted import finite_json
+from headfirst.decide.package_data import read_json
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _SIZE = re.compile(r"(\d{1,19}(?:\.\d+)?)([kKmMgGtT])")
@@ -186,8 +184,8 @@ def load(
     bounds: Mapping[str, RefusedOption] | None = None,
 ) -> Specification:
     """The specification of `version` of the engine in `package`; `title` is its name in messages."""
-    options = read(package, f"arguments-{version}.json")["options"]
-    removed = read(package, "removed.json")["flags"]
+    options = read_json(package, f"arguments-{version}.json")["options"]
+    removed = read_json(package, "removed.json")["flags"]
     return Specification(
         engine=f"{title} {version}",
         options={flag: option for option in options for flag in option["flags"]},
@@ -196,13 +194,6 @@ def load(
         refused=refused or {},
         bounds=bounds or {},
     )
-
-
-@cache
-def read(package: str, name: str) -> dict[str, Any]:
-    """The JSON object in file `name` of `package`."""
-    content: dict[str, Any] = json.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
-    return content
 
 
 def _advice(entry: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task as Task
+from headfirst.decide.package_data import read_json
 
 if TYPE_CHECKING:
     from headfirst.decide.diagnose.types import Live, NodeFacts, Tuning
@@ -556,7 +557,7 @@ class Engine:
         """The first version that has a flag of `launch`, where that is not older than all images in use."""
         name = "first-versions.json"
         known = files(self.package).joinpath(name).is_file()
-        return arguments.read(self.package, name)["flags"] if known else {}
+        return read_json(self.package, name)["flags"] if known else {}
 
     def lacking(self, version: str, command: Sequence[str]) -> list[str]:
         """The flags of a command that `version` does not have, as far as `first_versions` lists them."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from headfirst.common.errors import InputError
+from headfirst.decide.package_data import read_json
 
 MIB = 1 << 20
 # Ada (8.9) and Hopper (9.0) brought FP8 tensor cores; Ampere (8.x) has none.
@@ -55,8 +54,7 @@ class Gpu:
 @cache
 def _catalogue() -> tuple[dict[str, Gpu], dict[str, str]]:
     """GPUs by name, and the name by each plain spelling."""
-    text = files("headfirst.decide.hardware").joinpath("gpus.json").read_text(encoding="utf-8")
-    return _read(json.loads(text)["gpus"])
+    return _read(read_json(__package__, "gpus.json")["gpus"])
 
 
 def _read(entries: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Gpu], dict[str, str]]:

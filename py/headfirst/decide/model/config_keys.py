@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from headfirst.common.convertible import config_parts
 from headfirst.common.errors import InputError
 from headfirst.common.untrusted import integer
+from headfirst.decide.package_data import read_json
 
 # Names of a key in ChatGLM, Hunyuan, Mixtral, gpt-oss, Gemma-4, GPT-2, Kimi, Step, Granite and Nemotron.
 _ALIASES = {
@@ -51,20 +49,14 @@ _LIMITS = {"num_hidden_layers": 4096, "num_nextn_predict_layers": 64, "num_atten
 _LARGEST = 2**31
 
 
-@cache
-def _defaults() -> dict[str, dict[str, Any]]:
-    text = files("headfirst.decide.model").joinpath("config_defaults.json").read_text(encoding="utf-8")
-    defaults: dict[str, dict[str, Any]] = json.loads(text)
-    return defaults
-
-
 def language_model(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The keys of the language model, with the defaults of its model_type for those that are left out."""
     config = config_parts(dict(config))[-1]
     kind, blocks = config.get("model_type"), config.get("layers_block_type")
     if isinstance(blocks, list):  # Nemotron-H lists its layers instead of counting them
         config = {"num_hidden_layers": len(blocks), **config}
-    return {**_defaults().get(kind, {}), **config} if isinstance(kind, str) else config
+    defaults = read_json(__package__, "config_defaults.json")
+    return {**defaults.get(kind, {}), **config} if isinstance(kind, str) else config
 
 
 class Keys:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
+from headfirst.decide.package_data import read_json
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,7 @@ class Family:
 @cache
 def families() -> tuple[Family, ...]:
     """All entries, in the order in which they are tried; a name may have several."""
-    text = files("headfirst.decide.model").joinpath("families.json").read_text(encoding="utf-8")
-    entries: list[dict[str, Any]] = json.loads(text)["families"]
+    entries: list[dict[str, Any]] = read_json(__package__, "families.json")["families"]
     return tuple(
         Family(
             name=entry["name"],

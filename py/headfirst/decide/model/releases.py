@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.resources import files
+
+from headfirst.decide.package_data import read_json
 
 # A year and a month as publishers append them: Qwen3-30B-A3B-Instruct-2507.
 _DATED = re.compile(r"-(2[3-9])(0[1-9]|1[0-2])(?=-|$)")
@@ -14,8 +14,8 @@ _DATED = re.compile(r"-(2[3-9])(0[1-9]|1[0-2])(?=-|$)")
 
 @cache
 def _rows() -> list[tuple[str, str]]:
-    text = files("headfirst.decide.model").joinpath("releases.json").read_text(encoding="utf-8")
-    return [(pattern, row["released"]) for row in json.loads(text)["rows"] for pattern in row["ids"]]
+    rows = read_json(__package__, "releases.json")["rows"]
+    return [(pattern, row["released"]) for row in rows for pattern in row["ids"]]
 
 
 def find(id: str) -> str | None:

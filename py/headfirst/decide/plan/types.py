@@ -41,9 +41,8 @@ class Fit(Frozen):
     reserved_bytes: int
     static_fraction: float | None
     kv_bytes_per_token: int
-    state_bytes_per_request: int = (
-        0  # of a request of the longest length, in layers that keep no token for ever
-    )
+    # Of a request of the longest length, in layers that keep no token for ever.
+    state_bytes_per_request: int = 0
     kv_pool_bytes: int | None
     kv_tokens: int | None  # of one rank
     kv_tokens_of_replica: int | None  # of all groups that keep requests of their own

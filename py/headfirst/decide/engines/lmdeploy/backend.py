@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import EngineStart, Task, Values, overflow
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
+from headfirst.decide.package_data import read_json
 
 TURBOMIND, PYTORCH = "turbomind", "pytorch"
 TITLES = {TURBOMIND: "TurboMind", PYTORCH: "the PyTorch engine"}
@@ -118,7 +118,7 @@ def start_problems(version: str, checkpoint: Checkpoint, start: EngineStart) -> 
 
 
 def _models(version: str) -> dict[str, Any]:
-    return arguments.read(__package__, f"models-{version}.json")
+    return read_json(__package__, f"models-{version}.json")
 
 
 def _missing(version: str, checkpoint: Checkpoint, name: str) -> list[str]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headfirst.decide.engines import arguments, drafts
+from headfirst.decide.engines import drafts
 from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest, Values
 from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.package_data import read_json
 
 _METHODS = {"eagle": "eagle", "eagle3": "eagle3", "dflash": "dflash"}
 # Methods of multi-token prediction by the target's architecture; others have deepseek_mtp.
@@ -61,7 +62,7 @@ def _method(request: DraftRequest) -> str:
 
 def _refusals(version: str, request: DraftRequest, method: str) -> Iterator[str]:
     target, draft = request.target, request.target.draft
-    known = arguments.read(__package__, f"models-{version}.json")["pytorch"]["architectures"]
+    known = read_json(__package__, f"models-{version}.json")["pytorch"]["architectures"]
     if draft is not None:
         if draft.drafting and draft.drafting.speculators:
             yield "LMDeploy does not read the format of speculators"

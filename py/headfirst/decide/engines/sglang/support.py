@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import BF16_CAPABILITY, FLOAT_NAMES, Computing, Task, Values, overflow
 from headfirst.decide.engines.sglang import lora
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 from headfirst.decide.model.quantization import Quantization as Quantized
 from headfirst.decide.model.task import GENERATING
+from headfirst.decide.package_data import read_json
 
 LOWEST_CAPABILITY = (7, 5)
 # Of MXFP8 in a mixture (layers/quantization/fp8_utils.py, _unsupported_mxfp8_linear).
@@ -33,7 +33,6 @@ _MODELOPT, _AGAIN = ("modelopt_fp8", "modelopt_fp4"), ("nvfp4_online", "quark_mx
 _LONGER, _TRUE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", {"true", "1", "yes", "y"}  # environ.py, EnvBool
 # Their checkpoints hold the draft layer themselves (arg_groups/speculative_hook.py, _handle_eagle_family).
 _DRAFT_IN_CHECKPOINT = {"EAGLE", "NEXTN"}
-_WITHOUT_DRAFT_MODEL = {"NGRAM"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class SupportTable:
 @cache
 def table(version: str) -> SupportTable:
     """What SGLang `version` has: support-VERSION.json, by tools/sglang_support.py."""
-    table = arguments.read(__package__, f"support-{version}.json")
+    table = read_json(__package__, f"support-{version}.json")
     rows: Mapping[str, list[str]] = table["architectures"]
     abilities = {
         ability: frozenset(name for name, can in rows.items() if ability in can)
@@ -279,16 +278,15 @@ def _expert_kernels(checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> 
 
 
 def _arguments(checkpoint: Checkpoint, values: Values) -> list[str]:
-    reasons = []
     algorithm = str(values.get("speculative_algorithm") or "").upper()
     draft_in_checkpoint = algorithm in _DRAFT_IN_CHECKPOINT and checkpoint.nextn_layers > 0
-    needs_draft = algorithm not in {"", "NONE", *_WITHOUT_DRAFT_MODEL} and not draft_in_checkpoint
-    if needs_draft and "speculative_draft_model_path" not in values:
-        reasons.append(
-            f"--speculative-algorithm {algorithm} needs --speculative-draft-model-path: the checkpoint has "
-            "no draft layers of its own"
-        )
-    return reasons
+    needs_draft = algorithm not in {"", "NONE", "NGRAM"} and not draft_in_checkpoint
+    if not needs_draft or "speculative_draft_model_path" in values:
+        return []
+    return [
+        f"--speculative-algorithm {algorithm} needs --speculative-draft-model-path: the checkpoint has no "
+        "draft layers of its own"
+    ]
 
 
 def length_problems(checkpoint: Checkpoint, values: Values, environment: Mapping[str, str]) -> list[str]:

@@ -95,11 +95,9 @@ def _unknown(version: str, draft: Checkpoint, method: str) -> str:
     drafting, name = draft.drafting, draft.architecture
     if drafting and drafting.speculators:
         read = _SPECULATORS.get(drafting.kind, ())
-        return (
-            ""
-            if read is None or drafting.speculators in read
-            else (f"the format of speculators for {drafting.kind} of {drafting.speculators} layers")
-        )
+        if read is None or drafting.speculators in read:
+            return ""
+        return f"the format of speculators for {drafting.kind} of {drafting.speculators} layers"
     if method == "draft_model":
         return "" if support.abilities(version, name) else f"its architecture {name}"
     if name in support.drafts(version):

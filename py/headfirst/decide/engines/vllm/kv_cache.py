@@ -305,9 +305,8 @@ def _dtype(checkpoint: Checkpoint, gpu: Gpu, values: Values) -> str:
     if checkpoint.architecture == "GlmMoeDsaForCausalLM" and datacentre:
         return "fp8"
     dtype = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
-    return (
-        "fp8_e4m3" if dtype == "fp8" else dtype or argument
-    )  # the name of ModelOpt's FP8 (utils/torch_utils.py)
+    # The name of ModelOpt's FP8 (utils/torch_utils.py).
+    return "fp8_e4m3" if dtype == "fp8" else dtype or argument
 
 
 def _element(dtype: str, checkpoint: Checkpoint) -> int:

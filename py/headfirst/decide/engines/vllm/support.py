@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headfirst.decide.engines import arguments, lora
+from headfirst.decide.engines import lora
 from headfirst.decide.engines.base import BF16_CAPABILITY, FLOAT_NAMES, Computing, Task, Values
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 from headfirst.decide.model.task import GENERATING
+from headfirst.decide.package_data import read_json
 
 # Names in checkpoints -> the registry's (override_quantization_method, _normalize_quantization_config).
 _ALIASES = {"auto-round": "inc", "compressed_tensors": "compressed-tensors"}
@@ -49,7 +50,7 @@ _ROPE = frozenset({"rope_parameters", "rope_scaling"})
 
 def tables(version: str) -> dict[str, Any]:
     """The tables of one version, as tools/vllm_tables.py writes them."""
-    return arguments.read(__package__, f"support-{version}.json")
+    return read_json(__package__, f"support-{version}.json")
 
 
 def abilities(version: str, architecture: str) -> frozenset[str] | None:

@@ -194,7 +194,7 @@ def _replicas_rejected(attempt: Attempt) -> list[str]:
         return []
     copies = attempt.copies(attempt.checkpoint)
     copy = copies.best() if copies else None
-    if copy is None or (count := copy.count(attempt.fleet)) == 1:
+    if copy is None or (count := attempt.fleet.count(copy.machines)) == 1:
         return []
     chosen = {"replicas": count, "gpus_per_replica": copy.machines.gpus}
     try:
@@ -281,7 +281,7 @@ def _more_gpus(attempt: Attempt) -> list[str]:
     every = Fleet(fleet.gpu, len(hosts), min(host.gpus or 0 for host in hosts))
     copies = attempt.copies(attempt.checkpoint)
     for copy in copies.on_more_gpus(every.gpus_per_node) if copies else ():
-        machines, count = copy.machines, copy.count(every)
+        machines, count = copy.machines, every.count(copy.machines)
         replicas = None if attempt.divisible else count or max(1, len(hosts) // machines.nodes)
         settings = copy.settings(replicas)
         if result := attempt.result(attempt.checkpoint, settings, None if count else machines):

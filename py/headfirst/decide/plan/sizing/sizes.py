@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import Engine, Values
-from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.engines.layout import Machines
 from headfirst.decide.engines.presets import Preset
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing import parallel
 from headfirst.decide.plan.sizing.fit import memory_of
+from headfirst.decide.plan.sizing.ways import LayoutCandidate
 
 # What is tried for a model that the given GPUs cannot hold.
 _GPUS_OF_A_NODE = 8
@@ -52,33 +53,27 @@ class Copy:
     """One copy of a model: its hosts, its layout and its KV cache."""
 
     machines: Machines
-    layout: Layout
-    kv_tokens: int  # of all groups of its ranks
-    longest: int  # tokens of a request
-    context: int  # tokens of a request that the arguments allow, or the model
+    candidate: LayoutCandidate
 
     def settings(self, replicas: int | None) -> dict[str, object]:
         """What the inventory sets for so many of it; `replicas` None: one on all GPUs."""
         chosen: dict[str, object] = {}
-        if self.layout.data == 1:  # else the plan finds the groups again, which no size states
-            chosen["tensor_parallel"] = self.layout.tensor
-        if self.layout.pipeline > 1:
-            chosen["pipeline_parallel"] = self.layout.pipeline
+        layout = self.candidate.layout
+        if layout.data == 1:  # else the plan finds the groups again, which no size states
+            chosen["tensor_parallel"] = layout.tensor
+        if layout.pipeline > 1:
+            chosen["pipeline_parallel"] = layout.pipeline
         if replicas is not None:
             chosen |= {"replicas": replicas, "gpus_per_replica": self.machines.gpus}
         return chosen
 
     def replicas(self, fleet: Fleet) -> int | None:
         """How many the fleet holds; None where one has all its GPUs."""
-        return None if self.machines.gpus == fleet.nodes * fleet.gpus_per_node else self.count(fleet)
-
-    def count(self, fleet: Fleet) -> int:
-        """How many such copies the fleet holds."""
-        return fleet.count(self.machines)
+        return None if self.machines.gpus == fleet.nodes * fleet.gpus_per_node else fleet.count(self.machines)
 
     def tokens(self, fleet: Fleet) -> int:
         """Tokens that the KV caches of all these copies hold."""
-        return self.kv_tokens * self.count(fleet)
+        return self.candidate.tokens * fleet.count(self.machines)
 
 
 @dataclass(frozen=True)
@@ -105,14 +100,15 @@ class Copies:
         largest: Copy | None = None
         chosen: Copy | None = None
         for machines in _machines(fleet):  # the more GPUs, the fewer copies
-            if chosen is not None and fleet.count(machines) < chosen.count(fleet):
+            if chosen is not None and fleet.count(machines) < fleet.count(chosen.machines):
                 break
             copy = node if node and machines == node.machines else self.on(machines)
             if copy is None:
                 continue
-            if copy.longest >= parallel.enough(copy.context) and copy.tokens(fleet) >= least:
+            long = copy.candidate.longest >= parallel.enough(copy.candidate.context)
+            if long and copy.tokens(fleet) >= least:
                 chosen = copy
-            if largest is None or copy.kv_tokens > largest.kv_tokens:
+            if largest is None or copy.candidate.tokens > largest.candidate.tokens:
                 largest = copy
         return chosen or largest
 
@@ -132,9 +128,7 @@ class Copies:
             candidate = spread.choose().candidate
         except InputError:  # the model cannot be spread evenly over these GPUs
             return None
-        if not candidate.longest:
-            return None
-        return Copy(machines, candidate.layout, candidate.tokens, candidate.longest, candidate.context)
+        return Copy(machines, candidate) if candidate.longest else None
 
     def on_more_gpus(self, of_host: int) -> Iterator[Copy]:
         """In the one node of the fleet with more GPUs, then on more nodes with the GPUs of a host."""

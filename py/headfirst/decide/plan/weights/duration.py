@@ -160,13 +160,14 @@ def estimate(job: WeightsWork, rates: Sequence[Rate], *, share: bool = False) ->
     speeds = {kind: _payload(rate) for kind, rate in kinds.items()}
     stages = _stages(job, speeds)
     slowest = max(stages, key=lambda stage: stages[stage])
+    own_lines = share and job.from_hub and job.fetchers < job.nodes
     return WeightsTime(
         seconds=pipelined(stages, at_once=job.at_once_bytes / job.source_bytes, nodes=job.nodes),
         stages=stages,
         bottleneck=slowest,
         reason=_reason(slowest, job, kinds),
         documented_seconds=_documented(job, speeds),
-        own_lines_seconds=_own_lines(job, rates) if job.from_hub and share else None,
+        own_lines_seconds=estimate(replace(job, fetchers=job.nodes), rates).seconds if own_lines else None,
         rates=list(rates),
     )
 
@@ -179,11 +180,6 @@ def pipelined(stages: Mapping[str, float], *, at_once: float, nodes: int) -> flo
     """
     slowest = max(stages.values())
     return slowest + at_once * (sum(stages.values()) - slowest) + HOP_SECONDS * (nodes - 1)
-
-
-def _own_lines(job: WeightsWork, rates: Sequence[Rate]) -> float | None:
-    """Seconds where every node has a line of its own; None where that changes nothing."""
-    return estimate(replace(job, fetchers=job.nodes), rates).seconds if job.fetchers < job.nodes else None
 
 
 def _payload(rate: Rate) -> float:
