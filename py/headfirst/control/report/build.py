@@ -121,7 +121,7 @@ def _service(plan: Plan, service: PlannedService, answers: Mapping[str, str]) ->
         features=capabilities.sentence(service.capabilities),
         choices=list(_choices(service)),
         memory=[(term, value) for term, value in memory if value is not None],
-        ranks=[_rank(service, replica, node) for replica in service.replicas for node in replica.nodes],
+        ranks=[_rank(service, replica, node) for replica, node in service.ranks],
         command=service.replicas[0].nodes[0].container.command,
         not_chosen=service.arguments_left_out,
         alternatives=service.alternatives,
@@ -180,10 +180,9 @@ def _choices(service: PlannedService) -> Iterator[ReportedChoice]:
             what="draft model", value=draft.id, reason=f"described by {draft.described_by or 'nothing'}"
         )
     reasons: dict[str, int] = {}
-    for replica in service.replicas:
-        for node in replica.nodes:
-            for reason in node.network.reasons:
-                reasons[reason] = reasons.get(reason, 0) + 1
+    for _, node in service.ranks:
+        for reason in node.network.reasons:
+            reasons[reason] = reasons.get(reason, 0) + 1
     for reason, count in reasons.items():
         yield ReportedChoice(
             what="network", value=f"{count} {'rank' if count == 1 else 'ranks'}", reason=reason

@@ -41,41 +41,35 @@ def engine_image(service: Service, engine: Engine) -> str:
     return service.settings.engine_image or engine.default_image(service.settings.engine_device)
 
 
+@dataclass(eq=False)
 class Launching:
-    """The ranks of one service, to the last flag."""
+    """The ranks of one service, to the last flag.
 
-    def __init__(
-        self,
-        service: Service,
-        engine: Engine,
-        checkpoint: Checkpoint,
-        *,
-        runtime: Runtime,
-        layout: Layout,
-        task: Task,
-        model_dir: str,
-        adapters: Mapping[str, str],
-        draft_dir: str | None,
-        remote_code: bool,
-        arguments: tuple[str, ...],
-        among: Sequence[Host] | None = None,
-        moved: types.PlannedTransfer | None = None,
-        shared_bytes: int = 0,
-    ) -> None:
-        """`adapters` are folders by name, `draft_dir` that of a draft; `arguments` are the user's and those
-        chosen for them.
+    `adapters` are folders by name, `draft_dir` that of a draft; `arguments` are the user's and those chosen
+    for them. `among`: the hosts that exchange the KV cache as `moved` has it, where prefill and decode are
+    divided. `shared_bytes`: room in /dev/shm beside shm_size.
+    """
 
-        `among`: the hosts that exchange the KV cache as `moved` has it, where prefill and decode are divided.
-        `shared_bytes`: room in /dev/shm beside shm_size.
-        """
-        self._service, self._engine, self._checkpoint = service, engine, checkpoint
-        self._runtime: Runtime = runtime
-        self._layout, self._task, self._model_dir = layout, task, model_dir
-        self._adapters, self._remote_code, self._arguments = adapters, remote_code, arguments
-        self._among, self._moved = among, moved
-        self._shared_bytes = shared_bytes
-        self._folders = [model_dir, *adapters.values(), *([draft_dir] if draft_dir else [])]
-        self.image = engine_image(service, engine)
+    service: Service
+    engine: Engine
+    checkpoint: Checkpoint
+    runtime: Runtime
+    layout: Layout
+    task: Task
+    model_dir: str
+    adapters: Mapping[str, str]
+    draft_dir: str | None
+    remote_code: bool
+    arguments: tuple[str, ...]
+    among: Sequence[Host] | None = None
+    moved: types.PlannedTransfer | None = None
+    shared_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        service, layout = self.service, self.layout
+        draft = [self.draft_dir] if self.draft_dir else []
+        self._folders = [self.model_dir, *self.adapters.values(), *draft]
+        self.image = engine_image(service, self.engine)
         # Ranks of this cluster on each host, for the cores that each computes on.
         self._ranks_on: dict[str, int] = {}
         for replica in service.replicas:
@@ -88,7 +82,7 @@ class Launching:
     def replica(self, replica: Replica) -> types.PlannedReplica:
         """One replica's nodes."""
         ranks = self._ranks[replica.index]
-        transfer, divided = ranks[0].request.transfer, self._engine.disaggregation
+        transfer, divided = ranks[0].request.transfer, self.engine.disaggregation
         return types.PlannedReplica(
             index=replica.index,
             role=replica.role,
@@ -97,12 +91,12 @@ class Launching:
             engine_port=replica.engine_port,
             dist_port=replica.dist_port,
             rendezvous_ports=[
-                *self._engine.rendezvous_ports(ranks[0].request),
+                *self.engine.rendezvous_ports(ranks[0].request),
                 *self._transfer_ports(replica),
             ],
             engine_url=replica.url,
             nodes=[self._node(replica, rank) for rank in ranks],
-            secret_env=dict(self._service.secret_env),
+            secret_env=dict(self.service.secret_env),
         )
 
     @property
@@ -114,13 +108,11 @@ class Launching:
     @property
     def replaced(self) -> Iterator[str]:
         """Notes on variables of engine_env that the plan sets to something else, or under another name."""
-        user_env = {**self._service.settings.engine_env, **self._service.secret_env}
+        user_env = {**self.service.settings.engine_env, **self.service.secret_env}
         firsts = [replace(ranks[0].request, extra_env={}) for ranks in self._ranks.values() if user_env]
-        envs = [self._engine.launch(request).environment for request in firsts]
+        envs = [self.engine.launch(request).environment for request in firsts]
         differing = [name for name in user_env if any(env.get(name) != user_env[name] for env in envs)]
-        return overrides.notes(
-            "engine_env", differing, {KEY_FILE}.union(*envs), self._engine.variable_aliases
-        )
+        return overrides.notes("engine_env", differing, {KEY_FILE}.union(*envs), self.engine.variable_aliases)
 
     def scheduled(self, replica: Replica) -> types.Scheduled:
         """The same replica where a scheduler chooses the hosts; all hosts get the same network settings."""
@@ -142,9 +134,9 @@ class Launching:
             )
             for rank in ranks
         ]
-        cuda = self._service.settings.engine_device == "cuda"
+        cuda = self.service.settings.engine_device == "cuda"
         return types.Scheduled(
-            gpus=self._layout.world // len(ranks) if cuda else 0,
+            gpus=self.layout.world // len(ranks) if cuda else 0,
             nic=nic,
             rdma=any(rank.request.hca for rank in ranks),
             ranks=[_scheduled(self._launch(request)) for request in requests],
@@ -152,8 +144,8 @@ class Launching:
         )
 
     def _ranks_of(self, replica: Replica) -> list[_RankLaunch]:
-        gpus = self._service.settings.engine_device == "cuda"
-        meeting = {host.name: host for host in (*replica.hosts, *(self._among or ()))}
+        gpus = self.service.settings.engine_device == "cuda"
+        meeting = {host.name: host for host in (*replica.hosts, *(self.among or ()))}
         networks = dict(zip(meeting, network.choose(list(meeting.values()), gpus=gpus), strict=True))
         ranks = []
         for rank, place in enumerate(replica.places):
@@ -164,29 +156,29 @@ class Launching:
 
     def _launch(self, request: LaunchRequest) -> Launch:
         """A secret takes the place of what the engine's adapter would write."""
-        launch, secret = self._engine.launch(request), self._service.secret_env
+        launch, secret = self.engine.launch(request), self.service.secret_env
         plain = {name: text for name, text in launch.environment.items() if name not in secret}
         launch = replace(launch, environment=plain)
-        if self._engine.admin_key_name is None:
+        if self.engine.admin_key_name is None:
             return launch
         return access.checked(launch, request.config_file, {**request.extra_env, **secret})
 
     def _transfer_ports(self, replica: Replica) -> Sequence[int]:
         """One for each data-parallel group, as vLLM has them."""
         first = replica.transfer_port
-        return range(first, first + self._layout.data) if first else ()
+        return range(first, first + self.layout.data) if first else ()
 
     def _transfer(self, replica: Replica) -> KvTransfer | None:
-        if replica.role is None or replica.transfer_port is None or self._moved is None:
+        if replica.role is None or replica.transfer_port is None or self.moved is None:
             return None
-        return KvTransfer(replica.role, self._moved.carrier, replica.transfer_port, self._moved.rdma)
+        return KvTransfer(replica.role, self.moved.carrier, replica.transfer_port, self.moved.rdma)
 
     def _request(self, replica: Replica, rank: int, place: Place, chosen: NodeNetwork) -> LaunchRequest:
-        settings = self._service.settings
+        settings = self.service.settings
         return LaunchRequest(
-            model_dir=self._model_dir,
-            served_name=self._service.served_model_name,
-            layout=self._layout,
+            model_dir=self.model_dir,
+            served_name=self.service.served_model_name,
+            layout=self.layout,
             nodes=len(replica.places),
             rank=rank,
             head_address=replica.head.address,
@@ -197,25 +189,25 @@ class Launching:
             listen_address=place.host.address,
             device=settings.engine_device,
             cache_dir=settings.engine_cache_dir,
-            task=self._task,
-            adapters=self._adapters,
-            trust_remote_code=self._remote_code,
-            checkpoint=self._checkpoint,
+            task=self.task,
+            adapters=self.adapters,
+            trust_remote_code=self.remote_code,
+            checkpoint=self.checkpoint,
             runtime=settings.engine_runtime,
             transfer=self._transfer(replica),
-            config_file=names.engine_config(self._service.container(replica)),
+            config_file=names.engine_config(self.service.container(replica)),
             ready_seconds=settings.ready_timeout,
             nic=chosen.nic,
             hca=chosen.hca,
             ib_gid_index=chosen.ib_gid_index,
             cpu_cores=self._cores(place, len(replica.places)) if settings.engine_device == "cpu" else (),
-            extra_args=self._arguments,
+            extra_args=self.arguments,
             extra_env=settings.engine_env,
         )
 
     def _cores(self, place: Place, nodes: int) -> tuple[str, ...]:
         """The cores of each rank of this place; ranks of other replicas on the host have others."""
-        name, here = place.host.name, max(1, self._layout.world // nodes)
+        name, here = place.host.name, max(1, self.layout.world // nodes)
         first = self._cores_given.get(name, 0)
         self._cores_given[name] = first + here
         return hardware.core_lists(place.host, self._ranks_on[name])[first : first + here]
@@ -228,14 +220,14 @@ class Launching:
             rank=rank.request.rank,
             gpu_devices=None if rank.place.devices is None else list(rank.place.devices),
             network=rank.network,
-            more_ports=list(self._engine.more_ports(rank.request)),
+            more_ports=list(self.engine.more_ports(rank.request)),
             container=container,
-            docker_run=docker_run(container, self._runtime),
+            docker_run=docker_run(container, self.runtime),
         )
 
     def _container(self, replica: Replica, rank: _RankLaunch) -> Container:
         request, launch, place, chosen = rank.request, rank.launch, rank.place, rank.network
-        settings = self._service.settings
+        settings = self.service.settings
         cuda = settings.engine_device == "cuda"
         volumes = [f"{folder}:{folder}:ro" for folder in self._folders]
         # The role `engine` writes the file on the ranks that read it.
@@ -248,23 +240,23 @@ class Launching:
         if twice := next((target for target in targets if targets.count(target) > 1), None):
             raise InputError(
                 f"engine_volumes: two folders have the path {twice} in the container",
-                where=self._service.given.get("engine_volumes"),
+                where=self.service.given.get("engine_volumes"),
                 hint="Mount each at a different path, such as /data/templates:/templates:ro.",
             )
-        more: dict[str, Any] = gpu_options(self._runtime, place.devices) if cuda else {}
+        more: dict[str, Any] = gpu_options(self.runtime, place.devices) if cuda else {}
         more["ulimits"] = {"memlock": -1, "stack": 67108864} if cuda else {}
         # RDMA needs its devices and pinned memory, and nothing more: not --privileged.
         more["devices"] = [*(["/dev/infiniband"] if chosen.hca else []), *more.get("devices", [])]
         return Container(
-            name=self._service.container(replica),
+            name=self.service.container(replica),
             image=self.image,
             entrypoint=launch.entrypoint,
             command=launch.command,
             environment=launch.environment,
-            env_file=names.env_file(self._service.container(replica)) if self._service.secret_env else None,
+            env_file=names.env_file(self.service.container(replica)) if self.service.secret_env else None,
             ipc_mode="host",
             cgroup_parent=rank_ports.slice_of(place.host),
-            shm_size=_shm_size(settings.shm_size, self._shared_bytes),
+            shm_size=_shm_size(settings.shm_size, self.shared_bytes),
             volumes=volumes,
             files=dict(launch.files),
             cap_add=["IPC_LOCK"] if chosen.hca else [],

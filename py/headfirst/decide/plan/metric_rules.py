@@ -61,13 +61,12 @@ def _of(engine: str, series: Series) -> str:
 def _ranks(cluster: Cluster, services: Iterable[PlannedService]) -> Iterable[dict[str, Any]]:
     """Which rank runs on which host: figures of hosts and GPUs name their host alone."""
     for service in services:
-        for replica in service.replicas:
-            for node in replica.nodes:
-                labels = {
-                    "cluster": cluster.name,
-                    "service": service.served_model_name,
-                    "replica": str(replica.index),
-                    "rank": str(node.rank),
-                    "host": node.host,
-                }
-                yield {"record": "headfirst:rank", "expr": "vector(1)", "labels": labels}
+        for replica, node in service.ranks:
+            labels = {
+                "cluster": cluster.name,
+                "service": service.served_model_name,
+                "replica": str(replica.index),
+                "rank": str(node.rank),
+                "host": node.host,
+            }
+            yield {"record": "headfirst:rank", "expr": "vector(1)", "labels": labels}

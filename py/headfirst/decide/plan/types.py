@@ -463,6 +463,11 @@ class PlannedService(Sized):
     # What a person should check, a sentence each.
     notes: list[str] = Field(default_factory=list, exclude_if=operator.not_)
 
+    @property
+    def ranks(self) -> list[tuple[PlannedReplica, Node]]:
+        """Every rank, with its replica."""
+        return [(replica, node) for replica in self.replicas for node in replica.nodes]
+
     def sized(self, replica: PlannedReplica) -> Sized:
         """The sizes of one of its replicas."""
         return self.prefill if self.prefill and replica.role == "prefill" else self
@@ -650,12 +655,7 @@ class Plan(Frozen):
     @property
     def containers(self) -> list[Container]:
         """Every container: those of the ranks, routers, chat page, proxy and monitoring."""
-        ranks = [
-            node.container
-            for service in self.services
-            for replica in service.replicas
-            for node in replica.nodes
-        ]
+        ranks = [node.container for service in self.services for _, node in service.ranks]
         routers = [router.container for service in self.services for router in service.routers]
         front = [part.container for part in (self.webui, self.proxy) if part]
         monitors = self.monitoring.containers if self.monitoring else []

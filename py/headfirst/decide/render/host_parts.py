@@ -55,17 +55,15 @@ def hosts(plan: Plan) -> list[HostParts]:
         host_parts.setdefault(host, HostParts(host, address, [])).parts.append(part)
 
     for service in plan.services:
-        for replica in service.replicas:
-            for node in replica.nodes:
-                secret = of_replica(service, replica)
-                what = f"rank {node.rank} of {len(replica.nodes)} of {service.served_model_name}"
-                reads = any(volume.startswith(f"{secret.path}:") for volume in node.container.volumes)
-                rank = RenderedRank(service, replica, node.rank)
-                environment = tuple(of_environment(service, replica))
-                part = HostPart(
-                    node.container.without_files(), what, secret if reads else None, rank, environment
-                )
-                add(node.host, node.address, part)
+        for replica, node in service.ranks:
+            secret = of_replica(service, replica)
+            what = f"rank {node.rank} of {len(replica.nodes)} of {service.served_model_name}"
+            reads = any(volume.startswith(f"{secret.path}:") for volume in node.container.volumes)
+            rank = RenderedRank(service, replica, node.rank)
+            environment = tuple(of_environment(service, replica))
+            container = node.container.without_files()
+            part = HostPart(container, what, secret if reads else None, rank, environment)
+            add(node.host, node.address, part)
     for service in plan.services:
         for router in service.routers:
             # No supervisor registers the replicas here.

@@ -92,7 +92,7 @@ def weights_digest(plan: Plan) -> str:
     parts = []
     for service in plan.services:
         weights = service.weights
-        hosts = [node.host for replica in service.replicas for node in replica.nodes]
+        hosts = [node.host for _, node in service.ranks]
         shown = weights.model_dump(include={"model", "source", "revision", "directory", "served_bytes"})
         companions = [[companion.id, companion.revision] for companion in service.companions]
         parts.append([shown, companions, sorted({*hosts, *plan.spares})])

@@ -35,7 +35,7 @@ def announced(
     plan = prepared.plan
     services = [service for service in plan.services if only is None or service.name == only.name]
     ranks = starts_ranks(stages)
-    nodes = [node for service in services for replica in service.replicas for node in replica.nodes]
+    nodes = [node for service in services for _, node in service.ranks]
     front = [part for part in _front(plan, services) if not stages or part[0] in stages]
     images: dict[str, dict[str, str]] = {}
     for host, container in [

@@ -178,8 +178,7 @@ def on_host(
     return [
         (service, memory)
         for service in services
-        for replica in service.replicas
-        for node in replica.nodes
+        for replica, node in service.ranks
         if node.host == host and (memory := service.sized(replica).host_memory)
     ]
 

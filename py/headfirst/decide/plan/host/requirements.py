@@ -73,8 +73,7 @@ def ranks_on(plan: Plan, host: Host) -> list[Rank]:
     return [
         (service, replica, node)
         for service in plan.services
-        for replica in service.replicas
-        for node in replica.nodes
+        for replica, node in service.ranks
         if node.host == host.name
     ]
 
