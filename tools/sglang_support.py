@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import sglang_attention
@@ -88,12 +88,16 @@ def main() -> int:
 def _models(folder: Path) -> Iterator[tuple[str, set[str]]]:
     """(architecture, the arguments of its forward, and which of _CAPTURES it has) of every EntryClass."""
     trees = [ast.parse(path.read_text()) for path in sorted(folder.glob("*.py"))]
-    classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
+    classes = _classes(trees)
     for tree in trees:
         for name in sglang_attention.entry_classes(tree):
             forward = _method(name, "forward", classes)
             arguments = {argument.arg for argument in forward.args.args} if forward else set()
             yield name, arguments | {method for method in _CAPTURES if _method(name, method, classes)}
+
+
+def _classes(trees: Iterable[ast.Module]) -> dict[str, ast.ClassDef]:
+    return {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def _with(models: dict[str, set[str]], argument: str) -> set[str]:
@@ -102,11 +106,7 @@ def _with(models: dict[str, set[str]], argument: str) -> set[str]:
 
 def _quantizations(folder: Path) -> dict[str, dict[str, int | bool]]:
     """Method -> {"min_capability": 75, "checkpoint_only": true} on CUDA."""
-    classes: dict[str, ast.ClassDef] = {}
-    for path in sorted(folder.rglob("*.py")):
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef):
-                classes[node.name] = node
+    classes = _classes(ast.parse(path.read_text()) for path in sorted(folder.rglob("*.py")))
     registry = ast.parse((folder / "__init__.py").read_text())
     methods: dict[str, str] = {}
     for statement in registry.body:

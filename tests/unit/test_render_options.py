@@ -123,7 +123,7 @@ def test_a_pod_that_may_pin_memory_needs_no_limit() -> None:
 
 def test_a_limit_that_the_host_refuses_is_a_warning() -> None:
     lines = scheduled_options.limits({"nofile": 64, "memlock": -1}, {"memlock": ": RDMA may fail"})
-    script = f"set -euo pipefail\nulimit -l 64\n{scheduled_options.LIMIT}{lines}ulimit -n\n"
+    script = f"set -euo pipefail\nulimit -l 64\n{lines}ulimit -n\n"
     as_nobody = ["setpriv", "--reuid=65534", "--clear-groups"]
     done = subprocess.run([*as_nobody, "bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "64\n"

@@ -17,12 +17,8 @@ from cyclonedx.schema import SchemaVersion
 from headfirst.control.bundle.wheels import applying
 from packageurl import PackageURL
 
-_PYTHONS = (
-    "3.10",
-    "3.11",
-    "3.12",
-    "3.13",
-)  # Ubuntu 22.04's of the nodes to the newest that tools/venv.sh takes
+# Ubuntu 22.04's of the nodes to the newest that tools/venv.sh takes.
+_PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 _PACKAGE = re.compile(
     r"^(?P<name>[\w.-]+)==(?P<version>\S+)(?P<hashes>(?:\s+\\?\s*--hash=\S+)+)", re.MULTILINE
 )

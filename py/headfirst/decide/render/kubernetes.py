@@ -170,7 +170,7 @@ def _scripts(service: PlannedService, replica: PlannedReplica, scheduled: Schedu
         CHECK_MODEL,
         CHECK_CACHE,
         "".join(checks),
-        _limits(replica.nodes[0].container),
+        scheduled_options.limits(_carried(replica.nodes[0].container), {}),  # a pod has no field for them
         f"{RANK}=$LWS_WORKER_INDEX\n"
         f"{VARIABLES[CONFIG_FILE]}={shlex.quote(secret_files.of_replica(service, replica).path)}\n",
         _FIND_HEAD,
@@ -182,12 +182,6 @@ def _scripts(service: PlannedService, replica: PlannedReplica, scheduled: Schedu
         "metadata": {"name": f"{name}-launch", "labels": labels_of(service, name)},
         "data": {_LAUNCH: launch, _PROBE: shell.PROBE},
     }
-
-
-def _limits(planned: Container) -> str:
-    """A pod has no field for them."""
-    lines = scheduled_options.limits(_carried(planned), {})
-    return f"{scheduled_options.LIMIT}{lines}" if lines else ""
 
 
 def _carried(planned: Container) -> dict[str, int]:

@@ -28,7 +28,7 @@ FLAGS = {
     "stack": ("-s", 1024),
 }
 
-LIMIT = """\
+_LIMIT = """\
 limit() { # NAME FLAG VALUE UNIT CONSEQUENCE
   ulimit "$2" "$3" 2>/dev/null ||
     echo "warning: $1 is $(ulimit "$2")$4 on $(hostname), and the plan has $3$5" >&2
@@ -63,7 +63,7 @@ def stated(
 
 
 def limits(ulimits: Mapping[str, int], consequences: Mapping[str, str]) -> str:
-    """Shell lines that set the limits; a host that refuses one prints a warning. They need LIMIT.
+    """Shell lines that set the limits; a host that refuses one prints a warning.
 
     `consequences`: by limit, what a host that refuses it has to expect; the end of the warning.
     """
@@ -74,4 +74,4 @@ def limits(ulimits: Mapping[str, int], consequences: Mapping[str, str]) -> str:
             number = "unlimited" if value < 0 else str(value // unit)
             words = [name, flag, number, " KiB" if unit == 1024 else "", consequences.get(name, "")]
             lines.append(f"limit {shlex.join(words)}\n")
-    return "".join(lines)
+    return "".join([_LIMIT, *lines]) if lines else ""

@@ -295,8 +295,7 @@ def _replica(job: _Job, replica: PlannedReplica, scheduled: Scheduled, first: in
 def _limits(replica: PlannedReplica, scheduled: Scheduled) -> str:
     """Slurm hands on the limits of the host where the job was submitted; RDMA pins memory."""
     consequences = {"memlock": ": RDMA may fail"} if scheduled.rdma else {}
-    lines = scheduled_options.limits(replica.nodes[0].container.ulimits, consequences)
-    return f"{scheduled_options.LIMIT}{lines}" if lines else ""
+    return scheduled_options.limits(replica.nodes[0].container.ulimits, consequences)
 
 
 def _left_out(job: _Job) -> list[str]:

@@ -73,6 +73,7 @@ def memory_use(version: str, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, v
     if adapters := lora.buffer_bytes(checkpoint, layout, values):
         terms["adapters"] = adapters / MIB
         fraction -= adapters / (gpu.memory_bytes - cuda_overhead(layout))
+    attention = max(1, layout.tensor // layout.attention_data)
     # Runners of FlashInfer keep adapters of all experts on each rank (_moe_runner_keeps_global_expert_ids).
     known = lora.is_known(checkpoint, values) and not (layout.expert > 1 and gpu.reaches((10, 0)))
     return MemoryUse(
@@ -80,17 +81,15 @@ def memory_use(version: str, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, v
         static_fraction=float(fraction),
         kv_bytes_per_token=int(cache.bytes_per_token),
         state_bytes_per_request=cache.bytes_per_request,
-        attention_tensor=max(1, layout.tensor // layout.attention_data),
+        attention_tensor=attention,
         draft_layers=drafts,
-        draft_tensor=max(1, layout.tensor // layout.attention_data),
+        draft_tensor=attention,
         room=lambda size: cache.room(size, values.get("max_total_tokens")),
         max_context=values.get("context_length"),
         outside=cuda_overhead(layout),
         fraction=argument,
         embedding_tensor=1 if _whole_embedding(checkpoint, layout) else None,
-        head_tensor=max(1, layout.tensor // layout.attention_data)
-        if values.get("enable_dp_lm_head")
-        else None,
+        head_tensor=attention if values.get("enable_dp_lm_head") else None,
         expert_growth=_expert_growth(checkpoint, gpu, layout, values),
         vision_whole=bool(values.get("mm_enable_dp_encoder")),
         # utils/offloader.py, OffloaderV1: the parameters of layers, up to this size.
@@ -159,11 +158,8 @@ def _resolve(
     *,
     images: bool,
 ) -> _Settings:
-    chunk, few, many = _LARGEST
-    for below, chunk_default, few_default, many_default in _DEFAULTS:
-        if gpu.memory_bytes // MIB < below:
-            chunk, few, many = chunk_default, few_default, many_default
-            break
+    total_mib = gpu.memory_bytes // MIB
+    chunk, few, many = next((defaults for below, *defaults in _DEFAULTS if total_mib < below), _LARGEST)
     chunk = values.get("chunked_prefill_size", chunk)
     requests = values.get("max_running_requests")
     batch = values.get("cuda_graph_max_bs_decode")

@@ -130,16 +130,13 @@ def _feed_forward(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterato
         width = moe.intermediate_size
         name = "expert intermediate size"
         yield from width_problems(name, width, ranks, checkpoint, dtype, experts=True)
-    if moe is not None and not (_sequence_parallel(layout) and _keeps_shared_experts(checkpoint)):
+    # Their classes keep shared experts whole on ranks that divide the tokens (is_sequence_parallel).
+    whole = _sequence_parallel(layout) and checkpoint.architecture.startswith(_WHOLE_SHARED_EXPERTS)
+    if moe is not None and not whole:
         quantization = checkpoint.quantization
         kept = "" if quantization and quantization.plain_shared_experts else dtype
         width = moe.shared_intermediate_size
         yield from width_problems("shared expert size", width, layout.tensor, checkpoint, kept)
-
-
-def _keeps_shared_experts(checkpoint: Checkpoint) -> bool:
-    """Whether the class keeps shared experts whole on ranks that divide the tokens (is_sequence_parallel)."""
-    return checkpoint.architecture.startswith(_WHOLE_SHARED_EXPERTS)
 
 
 def _sequence_parallel(layout: Layout) -> bool:
