@@ -9,13 +9,13 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Network
-from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from headfirst.control.credentials.secrets import LocalCa
 
 CA_DAYS = 3650
 # Browsers refuse certificates that are valid for much longer.
@@ -23,27 +23,6 @@ CERTIFICATE_DAYS = 397
 RENEW_DAYS = 30
 # Clocks differ.
 _BEFORE = datetime.timedelta(days=1)
-
-# Becomes an Ansible variable: without braces it is no template.
-Pem = Annotated[str, Field(pattern=r"^-----BEGIN [A-Z ]+-----\n[A-Za-z0-9+/=\n]+-----END [A-Z ]+-----\n$")]
-
-
-class LocalCa(BaseModel):
-    """The authority, and its present certificate for the proxy, in PEM: on the head and all controllers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    ca_certificate: Pem
-    certificate: Pem
-    key: Pem
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_its_key(cls, fields: Any) -> Any:
-        """Earlier releases kept the key of the authority here; what is read is never written again."""
-        if not isinstance(fields, dict):
-            return fields
-        return {name: value for name, value in fields.items() if name != "ca_key"}
 
 
 @dataclass(frozen=True)
@@ -71,12 +50,8 @@ def new_certificate(
     authority: LocalCa, ca_key: str | None, names: Sequence[str], now: datetime.datetime | None = None
 ) -> LocalCa | None:
     """The same authority with a new certificate; None where `ca_key` (PEM) is not its key."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     ca = x509.load_pem_x509_certificate(authority.ca_certificate.encode())
-    loaded = load_pem_private_key(ca_key.encode(), None) if ca_key else None
+    loaded = serialization.load_pem_private_key(ca_key.encode(), None) if ca_key else None
     if not isinstance(loaded, ec.EllipticCurvePrivateKey) or loaded.public_key() != ca.public_key():
         return None
     key, now = _new_key(), now or datetime.datetime.now(datetime.UTC)
@@ -86,8 +61,6 @@ def new_certificate(
 
 def is_current(authority: LocalCa, names: Sequence[str], now: datetime.datetime | None = None) -> bool:
     """Whether the certificate is for exactly these names and has 30 days left."""
-    from cryptography import x509
-
     certificate = x509.load_pem_x509_certificate(authority.certificate.encode())
     rest = certificate.not_valid_after_utc - (now or datetime.datetime.now(datetime.UTC))
     return set(certificate_names(certificate)) == set(names) and rest >= datetime.timedelta(days=RENEW_DAYS)
@@ -106,8 +79,6 @@ def is_constrained(authority: LocalCa) -> bool:
 
 def is_limited_to(authority: LocalCa, names: Sequence[str]) -> bool:
     """Whether it is an authority for these names and addresses, and for nothing else."""
-    from cryptography import x509
-
     ca = x509.load_pem_x509_certificate(authority.ca_certificate.encode())
     present = [(extension.value, extension.critical) for extension in ca.extensions]
     return all(limit in present for limit in _limits(names))
@@ -115,8 +86,6 @@ def is_limited_to(authority: LocalCa, names: Sequence[str]) -> bool:
 
 def permits(authority: LocalCa, names: Sequence[str]) -> bool:
     """Whether clients accept the authority's certificate for all of these names."""
-    from cryptography import x509
-
     constraints = _constraints(authority)
     bases = [base.value for base in constraints.permitted_subtrees or []] if constraints else []
     return all(
@@ -129,15 +98,11 @@ def permits(authority: LocalCa, names: Sequence[str]) -> bool:
 
 def not_after(certificate: str) -> datetime.datetime:
     """When the first certificate in the text ends."""
-    from cryptography import x509
-
     return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
 
 
 def certificate_names(certificate: x509.Certificate) -> list[str]:
     """Names and addresses that a certificate is for."""
-    from cryptography import x509
-
     try:
         san = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -146,8 +111,6 @@ def certificate_names(certificate: x509.Certificate) -> list[str]:
 
 
 def _constraints(authority: LocalCa) -> x509.NameConstraints | None:
-    from cryptography import x509
-
     ca = x509.load_pem_x509_certificate(authority.ca_certificate.encode())
     try:
         extension = ca.extensions.get_extension_for_class(x509.NameConstraints)
@@ -156,19 +119,13 @@ def _constraints(authority: LocalCa) -> x509.NameConstraints | None:
     return extension.value if extension.critical else None
 
 
-def _new_key() -> EllipticCurvePrivateKey:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
+def _new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def _ca_certificate(
-    cluster: str, names: Sequence[str], key: EllipticCurvePrivateKey, now: datetime.datetime
+    cluster: str, names: Sequence[str], key: ec.EllipticCurvePrivateKey, now: datetime.datetime
 ) -> x509.Certificate:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.x509.oid import NameOID
-
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Headfirst, cluster {cluster}")])
     builder = _valid(now, CA_DAYS).subject_name(name).issuer_name(name).public_key(key.public_key())
     for limit, critical in _limits(names):
@@ -179,9 +136,6 @@ def _ca_certificate(
 
 def _limits(names: Sequence[str]) -> list[tuple[x509.ExtensionType, bool]]:
     """What an authority for these names is limited by, each with whether it is critical."""
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
     return [
         (x509.BasicConstraints(ca=True, path_length=0), True),
         (_usage(key_cert_sign=True), True),
@@ -192,8 +146,6 @@ def _limits(names: Sequence[str]) -> list[tuple[x509.ExtensionType, bool]]:
 
 def _only(names: Sequence[str]) -> x509.NameConstraints:
     """These names, those below them, and these addresses. A type without a permitted name is excluded."""
-    from cryptography import x509
-
     permitted: list[x509.GeneralName] = []
     for general in map(_general, sorted(names)):
         address = isinstance(general, x509.IPAddress)
@@ -215,15 +167,11 @@ def _base(name: str) -> str:
 
 def _certificate(
     names: Sequence[str],
-    key: EllipticCurvePrivateKey,
+    key: ec.EllipticCurvePrivateKey,
     ca: x509.Certificate,
-    ca_key: EllipticCurvePrivateKey,
+    ca_key: ec.EllipticCurvePrivateKey,
     now: datetime.datetime,
 ) -> x509.Certificate:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
     return (
         _valid(now, CERTIFICATE_DAYS)
         .subject_name(x509.Name([]))
@@ -243,15 +191,11 @@ def _certificate(
 
 
 def _valid(now: datetime.datetime, days: int) -> x509.CertificateBuilder:
-    from cryptography import x509
-
     builder = x509.CertificateBuilder().serial_number(x509.random_serial_number())
     return builder.not_valid_before(now - _BEFORE).not_valid_after(now + datetime.timedelta(days=days))
 
 
 def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False) -> x509.KeyUsage:
-    from cryptography import x509
-
     return x509.KeyUsage(
         digital_signature=digital_signature,
         content_commitment=False,
@@ -266,8 +210,6 @@ def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False) -> x
 
 
 def _general(name: str) -> x509.GeneralName:
-    from cryptography import x509
-
     try:
         return x509.IPAddress(IPv4Address(name))
     except ValueError:
@@ -275,12 +217,10 @@ def _general(name: str) -> x509.GeneralName:
 
 
 def _pem(certificate: x509.Certificate) -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return certificate.public_bytes(Encoding.PEM).decode()
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
 
 
-def _key_pem(key: EllipticCurvePrivateKey) -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()

@@ -9,14 +9,13 @@ import operator
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from headfirst.common.errors import InputError
 from headfirst.common.state_files import exclusive, read_file, replace_file
 from headfirst.control.credentials.identity import cluster_folder
-from headfirst.control.credentials.local_ca import LocalCa
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.frozen import Frozen
 from headfirst.decide.plan.front.webui import ADMIN_EMAIL
@@ -59,6 +58,28 @@ def _token(prefix: str, size: int) -> str:
 
 def _api_key() -> str:
     return _token("sk-", 32)
+
+
+# Becomes an Ansible variable: without braces it is no template.
+Pem = Annotated[str, Field(pattern=r"^-----BEGIN [A-Z ]+-----\n[A-Za-z0-9+/=\n]+-----END [A-Z ]+-----\n$")]
+
+
+class LocalCa(BaseModel):
+    """The authority, and its present certificate for the proxy, in PEM: on the head and all controllers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    ca_certificate: Pem
+    certificate: Pem
+    key: Pem
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_its_key(cls, fields: Any) -> Any:
+        """Earlier releases kept the key of the authority here; what is read is never written again."""
+        if not isinstance(fields, dict):
+            return fields
+        return {name: value for name, value in fields.items() if name != "ca_key"}
 
 
 class Secrets(BaseModel):

@@ -6,11 +6,14 @@ import datetime
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.state_files import read_file, replace_file
 from headfirst.control.credentials import local_ca
 from headfirst.control.credentials.identity import cluster_folder
-from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.credentials.secrets import LocalCa, Secrets
 from headfirst.control.inventory.local_files import local_file
 from headfirst.decide.cluster.types import Cluster
 
@@ -101,7 +104,7 @@ def keep_ca(cluster: Cluster, secrets: Secrets) -> Path | None:
     return path
 
 
-def _is_trustworthy(cluster: Cluster, authority: local_ca.LocalCa) -> bool:
+def _is_trustworthy(cluster: Cluster, authority: LocalCa) -> bool:
     """Whether people may trust what the head has as the authority; whoever took the head could change it."""
     is_ours = read_file(_ca_file(cluster)) == authority.ca_certificate
     return is_ours or local_ca.is_limited_to(authority, cluster.proxy_names)
@@ -127,9 +130,6 @@ def _ca_file(cluster: Cluster) -> Path:
 
 
 def _from_files(cluster: Cluster) -> Certificate:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     text, where = _read(cluster, "tls_certificate", cluster.settings.tls_certificate)
     key_text, key_where = _read(cluster, "tls_key", cluster.settings.tls_key)
     try:
