@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
 from pathlib import Path
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
-from uv import find_uv_bin
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control.bundle.items import Item
 from headfirst.control.machine import commands
 from headfirst.control.machine.packages import Advance
-from headfirst.control.machine.pip_settings import uv_environment
 from headfirst.control.run.amounts import size
 from headfirst.node.weights.files import list_files
 
@@ -45,7 +42,6 @@ def fetched(folder: Path, tools: Path, source: str, id: str, revision: str, adva
         argv + (["--revision", revision] if revision else []),
         doing=f"Fetching {id}",
         hint=_HINT,
-        env=dict(os.environ),
         watch=lambda: advance(f"fetching {id}: {_size(target)}", 0, 0),
     )
     return target
@@ -60,21 +56,15 @@ def _tools(folder: Path, source: str, advance: Advance) -> Path:
     if complete_mark.is_file():
         return command
     advance("installing the node tools on this machine", 0, 0)
-    uv, environment = find_uv_bin(), uv_environment()
     doing = "Installing the node tools"
-    commands.run(
-        [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(venv)],
-        doing=doing, hint=_HINT, env=environment,
-    )  # fmt: skip
+    new = ["venv", "--quiet", "--clear", "--python", sys.executable, str(venv)]
+    commands.uv(*new, doing=doing, hint=_HINT)
     stem = wheel.name.removesuffix("-py3-none-any.whl")
     install = ["--directory", str(wheel.parent), "pip", "install", "--quiet", "--require-hashes"]
     lists = [f"--requirement={wheel.parent / f'{stem}.{name}.txt'}" for name in ("base", source)]
     python = f"--python={venv / 'bin' / 'python'}"
-    commands.run(
-        # The list names the wheel by its place in this folder.
-        [uv, *install, python, *lists],
-        doing=doing, hint=_HINT, env=environment,
-    )  # fmt: skip
+    # The list names the wheel by its place in this folder.
+    commands.uv(*install, python, *lists, doing=doing, hint=_HINT)
     complete_mark.touch()
     return command
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import LOCKS
 from packaging.markers import Marker
-from uv import find_uv_bin
 
 from headfirst import __version__
 from headfirst.collection import collection_root, data_dir, is_checkout
@@ -19,7 +18,6 @@ from headfirst.control import pip_config
 from headfirst.control.bundle.items import Item, sha256
 from headfirst.control.machine import commands
 from headfirst.control.machine.packages import Advance
-from headfirst.control.machine.pip_settings import uv_environment
 
 # The C libraries of every system that systems.RELEASES has, the newest first (Ubuntu 22.04: 2.35).
 _PLATFORMS = tuple(
@@ -29,7 +27,6 @@ _PLATFORMS = tuple(
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 # What builds Headfirst in a checkout, where `./deploy` installs it so that it can be edited.
 _BUILD = ("hatchling>=1.27", "editables~=0.3")
-_HINT = "Check with `pip download` that this machine reaches its package index, then repeat the command."
 
 
 def node_tools(folder: Path, python: str, advance: Advance) -> dict[str, Item]:
@@ -50,21 +47,8 @@ def controller(folder: Path, advance: Advance) -> dict[str, Item]:
     root = collection_root()
     locks = [root / "requirements.lock", root / "tools/requirements-uv.lock"]
     wheels = _locked(folder / "locked", locks, _PYTHON) | _fresh(folder / "build", _BUILD)
-    commands.run(
-        [
-            find_uv_bin(),
-            "build",
-            "--wheel",
-            "--clear",
-            "--quiet",
-            "--out-dir",
-            str(folder / "own"),
-            str(root),
-        ],
-        doing="Building Headfirst's wheel",
-        hint=_HINT,
-        env=uv_environment(),
-    )
+    build = ["build", "--wheel", "--clear", "--quiet", "--out-dir", str(folder / "own"), str(root)]
+    commands.uv(*build, doing="Building Headfirst's wheel")
     return wheels | _items(folder / "own")
 
 
@@ -113,7 +97,7 @@ def _download(folder: Path, arguments: Sequence[str]) -> None:
     commands.run(
         [*pip, "--only-binary=:all:", f"--dest={folder}", *arguments],
         doing="Downloading Python packages",
-        hint=_HINT,
+        hint=commands.NO_INDEX,
         env=pip_config.exact_environment(os.environ),
     )
 

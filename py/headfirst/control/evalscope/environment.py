@@ -12,17 +12,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from uv import find_uv_bin
-
 from headfirst.common.state_files import exclusive
 from headfirst.control.machine import commands
-from headfirst.control.machine.pip_settings import uv_environment
 from headfirst.control.paths import cache_dir
 
 LOCK = Path(__file__).with_name("packages.lock")
 _MADE = "made"  # a file that is as old as the last use
 _UNUSED_S = 30 * 24 * 3600
-_HINT = "Check with `pip download` that this machine reaches its package index, then repeat the command."
 
 
 def python(report: Callable[[str], None]) -> Path:
@@ -59,17 +55,8 @@ def version() -> str:
 
 
 def _make(folder: Path) -> None:
-    uv, environment = find_uv_bin(), uv_environment()
-    commands.run(
-        [uv, "venv", "--quiet", "--python", sys.executable, str(folder)],
-        doing="Making the load tool's environment",
-        hint=_HINT,
-        env=environment,
-    )
+    new = ["venv", "--quiet", "--python", sys.executable, str(folder)]
+    commands.uv(*new, doing="Making the load tool's environment")
     install = ["pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:"]
-    commands.run(
-        [uv, *install, "--python", str(folder / "bin" / "python"), "-r", str(LOCK)],
-        doing="Installing the load tool",
-        hint=_HINT,
-        env=environment,
-    )
+    into = ["--python", str(folder / "bin" / "python"), "-r", str(LOCK)]
+    commands.uv(*install, *into, doing="Installing the load tool")

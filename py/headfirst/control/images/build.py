@@ -41,8 +41,6 @@ _ROOT_TIME = "(usually 30–60 s)"
 _COMPILE_TIME = "(usually 20–60 s)"
 _WRITE_TIME = "(usually 10–30 s)"
 
-"""Called as a build advances: steps done, steps in all, what is being done now."""
-
 
 @dataclass(frozen=True)
 class DebianRecipe:

@@ -15,11 +15,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from uv import find_uv_bin
-
 from headfirst.control.images.archive import LayerFile
 from headfirst.control.machine import commands
-from headfirst.control.machine.pip_settings import uv_environment
 
 _ELF64_LITTLE = b"\x7fELF\x02\x01"
 _HEADER_BYTES = 64
@@ -52,7 +49,6 @@ def stripped(path: Path, size: int) -> tuple[bytes, int] | None:
 # Debian 12's Python and C library; the controller's own may be others.
 _TARGET = ("--python-version=3.11", "--python-platform=x86_64-manylinux_2_34")
 _INSTALL = ("pip", "install", "--only-binary=:all:", "--no-deps", "--require-hashes", *_TARGET)
-_HINT = "Check with `pip download` that this machine reaches its package index, then repeat the command."
 # Scripts name the Python that installed them; the rest is read by compilers and by uv only.
 _NEVER_READ = ("bin/*", ".lock", "*.pyi", "*.a", "*.dist-info/uv_cache.json")
 
@@ -73,14 +69,9 @@ def install(lock: Path, site: Path, downloads: Path, report: Report, *extra: str
         # A folder of uv's cache for each package that is downloaded and unpacked.
         report(min(total, len(list(downloads.glob("archive-*/*/*.dist-info")))), total)
 
-    argv = [find_uv_bin(), *_INSTALL, *extra, "--link-mode=hardlink", f"--cache-dir={downloads}"]
-    commands.run(
-        [*argv, f"--target={site}", "-r", str(lock)],
-        doing=f"Installing the packages of {lock.name}",
-        hint=_HINT,
-        env=uv_environment(),
-        watch=watch,
-    )
+    folders = ["--link-mode=hardlink", f"--cache-dir={downloads}", f"--target={site}"]
+    doing = f"Installing the packages of {lock.name}"
+    commands.uv(*_INSTALL, *extra, *folders, "-r", str(lock), doing=doing, watch=watch)
 
 
 def add(files: Path, site: Path) -> None:
