@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.control.bench.load import SHAPES, Load
-from headfirst.control.cli.shown.bench import Silent
 from headfirst.control.deployment.measuring import bench_engines
 from headfirst.control.deployment.measuring import restored as restoring
-from headfirst.control.deployment.measuring.bench import Workload
+from headfirst.control.deployment.measuring.bench import BenchWatcher, Workload
 from headfirst.control.deployment.measuring.bench_engines import EngineChoice, read_names
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run.reporters.reporter import QuietReporter
@@ -60,7 +59,7 @@ def compared(
     try:
         with QuietReporter() as quiet:
             bench_engines.bench_engines(
-                RunOptions([inventory]), WORKLOAD, read_names(names), tmp_path, Silent(), quiet
+                RunOptions([inventory]), WORKLOAD, read_names(names), tmp_path, BenchWatcher(), quiet
             )
     except HeadfirstError as error:
         done.append(error.what)

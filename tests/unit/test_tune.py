@@ -21,7 +21,7 @@ from headfirst.control.bench import trial
 from headfirst.control.bench.load import SHAPES, Load
 from headfirst.control.bench.result import BenchSubject, Point, RequestTimes, point
 from headfirst.control.bench.trial import Judged
-from headfirst.control.cli.shown.tune import watcher
+from headfirst.control.cli.shown.tune import TuneProgress
 from headfirst.control.deployment.measuring import restored as restoring
 from headfirst.control.deployment.measuring import tune as tuning
 from headfirst.control.deployment.measuring.bench import Workload
@@ -218,7 +218,7 @@ def tried(
     plan.candidates[:] = [TuneCandidate(arguments={"--x": name}, why="", source="") for name in names]
     console = Terminal(quiet=True)
     try:
-        with watcher(console, wishes()) as shown, QuietReporter() as quiet:
+        with TuneProgress(console, []) as shown, QuietReporter() as quiet:
             return tuning.tune(OPTIONS, wishes(), plan, shown, quiet)[0], cluster
     except BaseException as error:  # the test judges it
         return error, cluster

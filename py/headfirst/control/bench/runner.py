@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from headfirst.common.errors import HeadfirstError
 from headfirst.control.bench import requests
@@ -27,8 +27,8 @@ _SAMPLES = (64, 192)  # words of two prompts whose lengths in tokens show how lo
 _ROUND_TRIPS = 5  # times that the round trip is measured
 
 
-class LoadWatcher(Protocol):
-    """Follows a run."""
+class LoadWatcher:
+    """Follows a run; this one shows nothing."""
 
     def started(self, load: Load, requests: int) -> None:
         """A load begins, with so many requests (warm-up included) at most."""

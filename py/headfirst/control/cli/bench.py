@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,7 +19,7 @@ from headfirst.control.terminal import Terminal
 if TYPE_CHECKING:
     from headfirst.control.bench.result import BenchResult
     from headfirst.control.bench.slo import Promise
-    from headfirst.control.deployment.measuring.bench import BenchOutcome, BenchWatcher, Workload
+    from headfirst.control.deployment.measuring.bench import BenchOutcome, Workload
 
 _ShapeName = Literal["chat", "long-prompt", "long-answer", "shared-prefix"]
 _Shape = Annotated[_ShapeName, typer.Option("--shape", help="Lengths of prompts and answers.")]
@@ -117,7 +116,7 @@ def bench(
             )
         _engines(run, workload, engines, folder, console, yes=yes, as_json=output.as_json)
         return
-    with _watcher(console, workload, as_json=output.as_json) as watcher:
+    with shown.watcher(console, workload, as_json=output.as_json) as watcher:
         outcome = bench(run, workload, folder, watcher)
     if earlier:
         draw(outcome.folder, [earlier, outcome.result])
@@ -189,7 +188,7 @@ def tune(
             where="deploy tune",
             hint="Add --yes to start.",
         )
-    with shown.watcher(console, wishes) as watcher, PlainReporter(sys.stderr) as reporter:
+    with shown.TuneProgress(console, []) as watcher, PlainReporter(sys.stderr) as reporter:
         tuned, folder = tune(run, wishes, plan, watcher, reporter)
     engine_args = plan.service.settings.engine_args
     best = tuned.best_arguments(engine_args)
@@ -239,18 +238,6 @@ def _load(
     )
 
 
-@contextmanager
-def _watcher(console: Terminal, workload: Workload, *, as_json: bool) -> Iterator[BenchWatcher]:
-    """What shows the run while it lasts: nothing with `as_json`."""
-    from headfirst.control.cli.shown import bench as shown
-
-    if as_json:
-        yield shown.Silent()
-        return
-    with shown.watcher(console, workload.loads, workload.number) as live:
-        yield live
-
-
 def _summary(outcome: BenchOutcome, earlier: BenchResult | None) -> dict[str, Any]:
     from headfirst.control.bench.trial import compare
 
@@ -288,7 +275,7 @@ def _engines(
             hint="Add --yes to confirm.",
         )
     with (
-        _watcher(console, workload, as_json=as_json) as watcher,
+        shown.watcher(console, workload, as_json=as_json) as watcher,
         PlainReporter(sys.stderr) as reporter,
     ):
         outcome = bench_engines(run, workload, listed, output, watcher, reporter)

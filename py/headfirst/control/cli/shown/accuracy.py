@@ -23,24 +23,13 @@ _MOST_REASONS = 3
 def watcher(console: Console, *, as_json: bool) -> Iterator[ExamWatcher]:
     """What shows the run while it lasts: nothing with `as_json`."""
     if as_json:
-        yield _SilentExamWatcher()
+        yield ExamWatcher()
         return
     with console.status("Connecting …") as status:
         yield _ExamProgress(console, status)
 
 
-class _SilentExamWatcher:
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def started(self, questions: int, answered: int) -> None:
-        """Nothing."""
-
-    def answered(self, answer: ExamAnswer) -> None:
-        """Nothing."""
-
-
-class _ExamProgress:
+class _ExamProgress(ExamWatcher):
     def __init__(self, console: Console, status: Status) -> None:
         self._console = console
         self._status = status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,22 +21,23 @@ from headfirst.control.bench.result import (
 )
 from headfirst.control.bench.slo import Capacity, Promise, broken
 from headfirst.control.bench.trial import compare
-from headfirst.control.deployment.measuring.bench import BenchWatcher
+from headfirst.control.deployment.measuring.bench import BenchWatcher, Workload
 from headfirst.control.run.amounts import duration
 
 
 @contextmanager
-def watcher(console: Console, loads: Sequence[Load], number: int | None) -> Iterator[BenchWatcher]:
-    """Shows the run while it lasts; `number`: requests of each load, None: as many as it usually needs."""
-    planned = [(number or load.usual_requests()) + load.usual_warmup() for load in loads]
-    live = BenchProgress(console, planned)
-    try:
+def watcher(console: Console, workload: Workload, *, as_json: bool) -> Iterator[BenchWatcher]:
+    """What shows the run while it lasts: nothing with `as_json`."""
+    if as_json:
+        yield BenchWatcher()
+        return
+    loads = workload.loads
+    planned = [(workload.number or load.usual_requests()) + load.usual_warmup() for load in loads]
+    with BenchProgress(console, planned) as live:
         yield live
-    finally:
-        live.stop()
 
 
-class BenchProgress:
+class BenchProgress(BenchWatcher):
     """Progress on a console. The spinner turns during a load only: between loads a playbook may print."""
 
     def __init__(self, console: Console, planned: Sequence[int]) -> None:
@@ -44,6 +46,12 @@ class BenchProgress:
         self._later = list(planned)
         self._load: Load | None = None
         self._requests = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
 
     def note(self, text: str) -> None:
         """A line above the progress."""
@@ -62,34 +70,14 @@ class BenchProgress:
         name = _what(self._load) if self._load else ""
         self._status.update(f"{name}: {done} of {self._requests} requests, about {duration(rest_s)} left")
 
-    def stop(self) -> None:
-        """End the spinner."""
-        self._status.stop()
-
     def ended(self, measured: Point) -> None:
         """One line, which stays when the run is interrupted."""
-        self.stop()
+        self._status.stop()
         failed = f", [red]{measured.failed} failed[/]" if measured.failed else ""
         self.console.print(
             f"{_what(measured.load)}: {measured.output_rate:.0f} tokens/s, TTFT p95 "
             f"{_time(measured.ttft, 'p95')}, TPOT p95 {_time(measured.tpot, 'p95')}{failed}"
         )
-
-
-class Silent:
-    """Shows nothing: the caller prints JSON."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def started(self, load: Load, requests: int) -> None:
-        """Nothing."""
-
-    def progress(self, done: int, seconds: float) -> None:
-        """Nothing."""
-
-    def ended(self, measured: Point) -> None:
-        """Nothing."""
 
 
 def print_result(result: BenchResult, console: Console) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -43,17 +40,9 @@ def print_intended(plan: Intended, wishes: Wishes, console: Console) -> None:
     console.print(f"[bold]{plan.restarts} restarts[/], during which the service does not answer. {takes}")
 
 
-@contextmanager
-def watcher(console: Console, wishes: Wishes) -> Iterator[TuneWatcher]:
-    """Shows the run while it lasts."""
-    live = _TuneProgress(console, [])
-    try:
-        yield live
-    finally:
-        live.stop()
+class TuneProgress(BenchProgress, TuneWatcher):
+    """Progress and verdicts on a console."""
 
-
-class _TuneProgress(BenchProgress):
     def trying(self, candidate: TuneCandidate | None, number: int, total: int) -> None:
         """A heading."""
         name = f"{number}/{total} {candidate}" if candidate else "The inventory's arguments"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from headfirst import __version__
 from headfirst.control.bench import picture, runner, slo
@@ -32,8 +32,8 @@ _ASK_TIMEOUT_S = 120.0
 PICTURE = "throughput.svg"
 
 
-class BenchWatcher(runner.LoadWatcher, Protocol):
-    """Follows a run of `deploy bench`."""
+class BenchWatcher(runner.LoadWatcher):
+    """Follows a run of `deploy bench`; this one shows nothing."""
 
     def note(self, text: str) -> None:
         """Something that a person should read."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from headfirst.common.errors import HeadfirstError, StoppedError
 from headfirst.common.state_files import replace_file
@@ -43,7 +42,7 @@ MOST_CANDIDATES = 12
 FILE = "tune.json"
 
 
-class TuneWatcher(bench.BenchWatcher, Protocol):
+class TuneWatcher(bench.BenchWatcher):
     """Follows a run of `deploy tune`."""
 
     def trying(self, candidate: TuneCandidate | None, number: int, total: int) -> None:
@@ -233,7 +232,7 @@ def _advice(plan: Intended, watcher: TuneWatcher) -> list[Advice]:
         return []
 
 
-class _TimedTuneWatcher:
+class _TimedTuneWatcher(TuneWatcher):
     """The watcher; each trial begins with the time left, and what it takes is recorded."""
 
     def __init__(self, watcher: TuneWatcher, recording: Recording) -> None:
@@ -254,27 +253,22 @@ class _TimedTuneWatcher:
             self._recording.end(self._stage)
 
     def judged(self, candidate: TuneCandidate, judgement: Judged) -> None:
-        """As the watcher."""
         self._watcher.judged(candidate, judgement)
 
     def note(self, text: str) -> None:
-        """As the watcher."""
         self._watcher.note(text)
 
     def started(self, load: Load, requests: int) -> None:
-        """As the watcher."""
         self._watcher.started(load, requests)
 
     def progress(self, done: int, seconds: float) -> None:
-        """As the watcher."""
         self._watcher.progress(done, seconds)
 
     def ended(self, measured: Point) -> None:
-        """As the watcher."""
         self._watcher.ended(measured)
 
 
-class _Half:
+class _Half(bench.BenchWatcher):
     """The watcher; calls `halfway` once, when half of the first load's requests have ended."""
 
     def __init__(self, watcher: TuneWatcher, halfway: Callable[[], None]) -> None:
@@ -283,11 +277,9 @@ class _Half:
         self._half = 0
 
     def note(self, text: str) -> None:
-        """As the watcher."""
         self._watcher.note(text)
 
     def started(self, load: Load, requests: int) -> None:
-        """As the watcher."""
         self._half = requests // 2
         self._watcher.started(load, requests)
 
@@ -299,5 +291,4 @@ class _Half:
             halfway()
 
     def ended(self, measured: Point) -> None:
-        """As the watcher."""
         self._watcher.ended(measured)

@@ -55,13 +55,11 @@ class _TimedSmokeWatcher:
         self._recording = recording
 
     def started(self, case: Case) -> None:
-        """As the watcher."""
         self._watcher.started(case)
         if (seconds_left := self._recording.begin(case.name).left_seconds) is not None:
             self._watcher.time_left(seconds_left)
 
     def ended(self, result: CaseResult) -> None:
-        """As the watcher."""
         self._recording.end(result.case)
         self._watcher.ended(result)
 
