@@ -21,6 +21,7 @@ from headfirst.control.live.ssh_access.ssh import try_each
 from headfirst.control.ownership import requests
 from headfirst.control.ownership.holder import is_dead, new_lock
 from headfirst.control.ownership.records import HostState, Lock, host_state
+from headfirst.control.run.cancel import handling
 from headfirst.decide.cluster.login import HostAccess
 
 LEASE_S = 600.0
@@ -200,23 +201,11 @@ def _refusal(host: str, lock: Lock, waited_s: float) -> NotReadyError:
     )
 
 
-@contextlib.contextmanager
-def _signals_end_the_run() -> Iterator[None]:
+def _signals_end_the_run() -> contextlib.AbstractContextManager[None]:
     """SIGTERM and a closed terminal raise SystemExit while no Ansible runs, so that locks are released."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signals = [
-        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL
-    ]
-    for number in signals:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number in signals:
-            signal.signal(number, signal.SIG_DFL)
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    return handling([number for number in signals if signal.getsignal(number) is signal.SIG_DFL], end)

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -98,6 +98,20 @@ def _stat(pid: int) -> ProcessStat | None:
     return ProcessStat(pid, int(fields[19]), parent=int(fields[1]), session=int(fields[3]))
 
 
+@contextlib.contextmanager
+def handling(numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """These signals call `handler` while this is open (main thread only)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, earlier in previous.items():
+            signal.signal(number, earlier)
+
+
 GRACE_S = 10.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -116,20 +130,11 @@ class Canceller:
         """Whether anyone asked the run to stop."""
         return self.requests > 0
 
-    @contextlib.contextmanager
-    def on_signals(self) -> Iterator[None]:
+    def on_signals(self) -> contextlib.AbstractContextManager[None]:
         """Ctrl-C, a closed terminal and SIGTERM ask for a stop while this is open (main thread only)."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
         # What nohup or a background shell has switched off stays off.
         signals = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        previous = {number: signal.signal(number, self._on_signal) for number in signals}
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+        return handling(signals, self._on_signal)
 
     def must_kill(self) -> bool:
         """ansible-runner's cancel callback, called a few times a second: True makes it SIGKILL the group."""

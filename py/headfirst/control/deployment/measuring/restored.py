@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.up import up
+from headfirst.control.run.cancel import handling
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.decide.cluster.types import Cluster, Service
 
@@ -20,7 +21,7 @@ def restored(options: RunOptions, reporter: Reporter) -> Iterator[None]:
     HeadfirstError where that fails: then the service is not as before.
     """
     try:
-        with _terminated_as_interrupted():
+        with handling((signal.SIGTERM, signal.SIGHUP), _interrupt):
             yield
     finally:
         try:
@@ -33,19 +34,9 @@ def restored(options: RunOptions, reporter: Reporter) -> Iterator[None]:
             ) from error
 
 
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM and a closed terminal raise KeyboardInterrupt, as Ctrl-C does."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+def _interrupt(*_: object) -> None:
+    """SIGTERM and a closed terminal end the run as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 def only_service(cluster: Cluster, verb: str) -> Service:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from headfirst import __version__
@@ -78,10 +77,8 @@ class RecordingReporter(Reporter):
         self._reporter.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._reporter.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._reporter.__exit__(*error)
 
     def handle(self, event: Event) -> None:
         """Note the stages and findings of the run, and pass the event on."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
 from headfirst.control.run.events import Event
@@ -18,9 +17,7 @@ class Reporter:
         """Take the terminal."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Give the terminal back, whatever happened."""
 
     def handle(self, event: Event) -> None:
