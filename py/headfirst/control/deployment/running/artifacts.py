@@ -76,37 +76,26 @@ def registry_logins(cluster: Cluster) -> dict[str, str]:
 
 def jobs(cluster: Cluster) -> dict[str, Callable[[JobAdvance], Any]]:
     """The work to do on this machine before the nodes can be changed, by name."""
-    work: dict[str, Callable[[JobAdvance], Any]] = {}
+    settings = cluster.settings
+    built: dict[str, ImageRecipe | build.DebianRecipe] = {}
     for service in cluster.services:
         if service.settings.engine_image_source == "build":
-            recipe = _recipe(cluster, service)
-            work[f"image {recipe.tag}"] = partial(_build, recipe, cluster)
-    if cluster.settings.webui_image_source == "build":
-        work["webui image"] = partial(_build, recipes.OPEN_WEBUI, cluster)
-    if _builds_prometheus(cluster):
-        work["prometheus image"] = partial(_build, recipes.PROMETHEUS, cluster)
-    if _builds_router(cluster):
-        work["router image"] = partial(_build, recipes.SMG, cluster)
-    if _builds_proxy(cluster):
-        work["proxy image"] = partial(_build, recipes.HAPROXY, cluster)
-    return work
-
-
-def _builds_router(cluster: Cluster) -> bool:
-    routed = any(service.routers for service in cluster.services)
-    return routed and cluster.settings.router_image_source == "build"
-
-
-def _builds_proxy(cluster: Cluster) -> bool:
-    return cluster.settings.proxy_image_source == "build" and cluster.has_proxy
+            recipe = _recipe(service)
+            built[f"image {recipe.tag}"] = recipe
+    if settings.webui_image_source == "build":
+        built["webui image"] = recipes.OPEN_WEBUI
+    if cluster.monitoring and settings.prometheus_image_source == "build":
+        built["prometheus image"] = recipes.PROMETHEUS
+    if cluster.router_hosts and settings.router_image_source == "build":
+        built["router image"] = recipes.SMG
+    if cluster.has_proxy and settings.proxy_image_source == "build":
+        built["proxy image"] = recipes.HAPROXY
+    return {name: partial(_build, recipe, cluster) for name, recipe in built.items()}
 
 
 def packages(cluster: Cluster) -> list[Package]:
     """Debian packages of this machine that `jobs` and the lab's nodes use."""
-    sources = [service.settings.engine_image_source for service in cluster.services]
-    builds = "build" in (*sources, cluster.settings.webui_image_source)
-    builds = builds or _builds_router(cluster) or _builds_prometheus(cluster) or _builds_proxy(cluster)
-    return [*(FOR_IMAGES if builds else ()), *(FOR_LAB if lab_of(cluster) else ())]
+    return [*(FOR_IMAGES if jobs(cluster) else ()), *(FOR_LAB if lab_of(cluster) else ())]
 
 
 def collect(cluster: Cluster, built: dict[str, Any]) -> Artifacts:
@@ -121,20 +110,16 @@ def collect(cluster: Cluster, built: dict[str, Any]) -> Artifacts:
     )
 
 
-def _builds_prometheus(cluster: Cluster) -> bool:
-    return cluster.monitoring is not None and cluster.settings.prometheus_image_source == "build"
-
-
 def _engine(cluster: Cluster, service: Service, built: dict[str, Any]) -> Tarball | None:
     settings = service.settings
     if settings.engine_image_source == "tarball" and settings.engine_image_tarball:
         return Tarball(local_file(cluster, settings.engine_image_tarball), on_node=False)
     if settings.engine_image_source == "build":
-        return _tarball(cluster, built.get(f"image {_recipe(cluster, service).tag}"))
+        return _tarball(cluster, built.get(f"image {_recipe(service).tag}"))
     return None
 
 
-def _recipe(cluster: Cluster, service: Service) -> ImageRecipe:
+def _recipe(service: Service) -> ImageRecipe:
     settings = service.settings
     engine, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
     return images.recipe(service, engine)
