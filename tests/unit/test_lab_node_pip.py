@@ -8,11 +8,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from headfirst.control import pip_config
-from headfirst.control.lab.node_pip import FOLDER, NodePip, for_node
+from headfirst.control.lab.node_pip import FOLDER, for_node
+from headfirst.control.lab.types import NodeConfig
 from headfirst.control.pip_config import default_index
 
 
-def translated(tmp_path: Path, conf: str, **variables: str) -> tuple[dict[str, dict[str, str]], NodePip]:
+def translated(tmp_path: Path, conf: str, **variables: str) -> tuple[dict[str, dict[str, str]], NodeConfig]:
     file = tmp_path / "pip.conf"
     file.write_text(conf)
     made = for_node(pip_config.read(variables, [file]), variables)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from headfirst.common.untrusted import without_password
-from headfirst.control.lab.types import is_loopback
+from headfirst.control.lab.types import NodeConfig, is_loopback
 
 FOLDER = "etc/headfirst-lab/apt"
 """Where a node keeps the copies, below its root."""
@@ -18,18 +17,9 @@ _FILES = ("cainfo", "capath", "sslcert", "sslkey", "crlfile", "issuercert")
 _PROGRAMS = ("proxy-auto-detect", "proxyautodetect")
 
 
-@dataclass
-class NodeApt:
-    """A node's apt.conf, the files that it names, and what was left out and why."""
-
-    conf: str = ""
-    files: dict[str, bytes] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
-
-
-def for_node(acquire: str) -> NodeApt:
+def for_node(acquire: str) -> NodeConfig:
     """`acquire` is what `apt-config dump Acquire` prints on this machine."""
-    node_settings = NodeApt()
+    node_settings = NodeConfig()
     for line in acquire.splitlines():
         match = _OPTION.fullmatch(line)
         option, value = match.groups() if match else ("", "")

@@ -8,13 +8,12 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import proxy_bypass
 
 from headfirst.common.untrusted import without_password
-from headfirst.control.lab.types import is_loopback
+from headfirst.control.lab.types import NodeConfig, is_loopback
 from headfirst.control.pip_config import ENVIRONMENT, Settings, default_index
 
 FOLDER = "etc/headfirst-lab/pip"
@@ -37,16 +36,7 @@ _NESTED = ("-r", "--requirement", "-c", "--constraint")
 _LINKS = ("-i", "--index-url", "--pypi-url", "--extra-index-url", "-f", "--find-links", "-e", "--editable")
 
 
-@dataclass
-class NodePip:
-    """A node's pip.conf ("" if nothing is set), the files that it names, and what was left out and why."""
-
-    conf: str = ""
-    files: dict[str, bytes] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
-
-
-def for_node(settings: Settings, environment: Mapping[str, str]) -> NodePip:
+def for_node(settings: Settings, environment: Mapping[str, str]) -> NodeConfig:
     """The settings and what the usual variables add (certificates, a proxy), for pip on a node."""
     return _Translation(environment).translate(settings)
 
@@ -55,9 +45,9 @@ class _Translation:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
         self._copies: dict[Path, str] = {}  # file here -> path on the node
-        self._node_pip = NodePip()
+        self._node_pip = NodeConfig()
 
-    def translate(self, settings: Settings) -> NodePip:
+    def translate(self, settings: Settings) -> NodeConfig:
         # A variable precedes every section here; on the node it must, too.
         variables = {option for section, option in settings if section == ENVIRONMENT}
         sections: dict[str, dict[str, str]] = {}

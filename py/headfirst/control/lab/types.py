@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -57,10 +57,10 @@ class Lab:
         for name in (self.name, *(node.name for node in self.nodes)):
             if not _NAME.fullmatch(name):
                 raise InputError(f"{name!r} cannot name a lab or a node: use a-z, 0-9 and '-' only.")
-        for field in ("name", "address"):
-            values = [getattr(node, field) for node in self.nodes]
+        for attribute in ("name", "address"):
+            values = [getattr(node, attribute) for node in self.nodes]
             if doubled := sorted({value for value in values if values.count(value) > 1}):
-                raise InputError(f"Two lab nodes have the same {field}: {', '.join(doubled)}.")
+                raise InputError(f"Two lab nodes have the same {attribute}: {', '.join(doubled)}.")
         # The network's own address, the gateway (first host) and the broadcast address are taken.
         reserved = {network[0], network[1], network[-1]}
         for node in self.nodes:
@@ -104,6 +104,15 @@ class NodeStatus:
     address: str
     state: str
     ssh: bool
+
+
+@dataclass
+class NodeConfig:
+    """A node's apt.conf or pip.conf ("": none), the files that it names, and what was left out and why."""
+
+    conf: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
 
 
 def _inside(address: str, network: ipaddress.IPv4Network) -> bool:
