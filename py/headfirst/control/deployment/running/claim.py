@@ -17,7 +17,6 @@ from headfirst.control.ownership import requests
 from headfirst.control.ownership.holder import who
 from headfirst.control.ownership.lease import Lease, States, locked, look
 from headfirst.control.ownership.records import HostState, Owner
-from headfirst.control.run.events import Finding, FindingsReported
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.decide.cluster.types import Cluster
 
@@ -35,7 +34,7 @@ def run_lock(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporte
         cluster.name,
         judge=partial(refuse_foreign, cluster),
         wait_s=options.wait_s,
-        on_wait=partial(_warn, reporter, "lock", cluster.head.name),
+        on_wait=partial(reporter.warn, "lock", "lock", cluster.head.name),
     ) as lease:
         if changed := sorted(name for name, *_ in cluster.files ^ state_of(cluster.inventories)):
             raise InputError(
@@ -186,8 +185,8 @@ def _agree(cluster: Cluster, head: HostState | None, id: str, reporter: Reporter
         return here or secrets.load_or_create(cluster)
     # Credentials of an earlier version have no such secret: each reading makes one.
     if here is not None and here.model_copy(update={"supervisor_secret": there.supervisor_secret}) != there:
-        _warn(
-            reporter,
+        reporter.warn(
+            "lock",
             "credentials",
             cluster.head.name,
             "its credentials differ from those on this controller and are used: all controllers share them",
@@ -210,8 +209,3 @@ def _record(cluster: Cluster, lease: Lease, id: str, credentials: Secrets) -> No
     text = secrets.document(credentials)
     requests.ask_all(head, "own", token=lease.token, owner=owner, credentials=text)
     requests.ask_all(workers, "own", token=lease.token, owner=owner)
-
-
-def _warn(reporter: Reporter, id: str, host: str, text: str) -> None:
-    finding = Finding(id=id, severity="warning", host=host, what=text)
-    reporter.handle(FindingsReported("lock", host, (finding,)))

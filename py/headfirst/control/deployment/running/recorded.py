@@ -12,7 +12,6 @@ from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.live.status_types import ClusterStatus, ContainerStatus
 from headfirst.control.run.amounts import duration
-from headfirst.control.run.events import Finding, FindingsReported
 from headfirst.control.run.history import ImageRecord, Images, Kind, read, set_images
 from headfirst.control.run.reporters.recording import Recording, RecordingReporter
 from headfirst.control.run.reporters.reporter import Reporter
@@ -146,5 +145,4 @@ def _saved(recording: Recording, reporter: Reporter | None) -> Iterator[None]:
         except OSError as error:
             if reporter is not None:
                 what = f"the times of this run were not recorded: {error.strerror}"
-                finding = Finding("history", "warning", "controller", what)
-                reporter.handle(FindingsReported("history", "controller", (finding,)))
+                reporter.warn("history", "history", "controller", what)

@@ -24,7 +24,6 @@ from headfirst.control.deployment.verbs.down import down, target_of
 from headfirst.control.deployment.verbs.up import UpOutcome, refuse_unfit, up
 from headfirst.control.inventory.edit import with_spare, without
 from headfirst.control.inventory.inventory import load
-from headfirst.control.run.events import Finding, FindingsReported
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.decide.cluster.types import Cluster
 
@@ -113,7 +112,7 @@ def _stop(change: Change, cluster: Cluster, options: RunOptions, reporter: Repor
     except UnreachableError as error:
         what = f"its rank was not stopped: {error.what}"
         fix = "The other hosts no longer answer it. When it answers again, it stops its rank."
-        _warn(reporter, Finding("left-host", "warning", change.leaving, what, fix=fix))
+        reporter.warn("lock", "left-host", change.leaving, what, fix)
 
 
 @contextlib.contextmanager
@@ -133,7 +132,3 @@ def _write(change: Change) -> None:
     except OSError as error:
         what = f"the inventory cannot be written, or not as its owner's: {error.strerror}"
         raise InputError(what, where=str(change.path), hint="Run this as the owner of the file.") from None
-
-
-def _warn(reporter: Reporter, finding: Finding) -> None:
-    reporter.handle(FindingsReported("lock", finding.host, (finding,)))

@@ -30,10 +30,10 @@ from headfirst.control.deployment.running.stages import checked_tags, refuse_lim
 from headfirst.control.machine import packages
 from headfirst.control.ownership.lease import Lease
 from headfirst.control.run.environment import require_all
-from headfirst.control.run.events import Finding, FindingsReported
+from headfirst.control.run.events import FindingsReported
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult, StageTime
-from headfirst.decide.cluster.types import Cluster, Host, Service
+from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan.host import devices
 from headfirst.decide.plan.sizing.alternatives import unfit_hint
 from headfirst.decide.plan.types import Plan
@@ -76,7 +76,7 @@ def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: 
 
     def announce_keys(before: Secrets | None) -> None:
         for text in api_keys.changes(prepared.cluster, keys, before, service, options.tags):
-            _warn("api-key", prepared.cluster.head, text, reporter)
+            reporter.warn("api-key", "api-key", prepared.cluster.head.name, text)
 
     with_keys = partial(api_keys.applied, keys=keys, brought=service, tags=options.tags)
     bundle = proven(prepared.bundle, reporter, check=options.check) if prepared.bundle else None
@@ -114,13 +114,8 @@ def _complete(cluster: Cluster, secrets: Secrets, reporter: Reporter, *, rotates
         secrets = secrets.with_grafana_password()
     signed = with_certificate(cluster, secrets, rotates=rotates)
     if signed.warning:
-        _warn("certificate", cluster.webui, signed.warning, reporter)
+        reporter.warn("certificate", "certificate", cluster.webui.name, signed.warning)
     return signed
-
-
-def _warn(subject: str, host: Host, text: str, reporter: Reporter) -> None:
-    finding = Finding(id=subject, severity="warning", host=host.name, what=text)
-    reporter.handle(FindingsReported(subject, host.name, (finding,)))
 
 
 def _announce_restarts(prepared: Prepared, secrets: Secrets, options: RunOptions, reporter: Reporter) -> None:

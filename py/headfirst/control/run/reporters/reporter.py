@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from headfirst.control.run.events import Event
+from headfirst.control.run.events import Event, Finding, FindingsReported
 
 STILL_S = 30.0
 """Work of which nothing was heard for this long is shown with that, so that a wait is seen as one."""
@@ -22,6 +22,10 @@ class Reporter:
 
     def handle(self, event: Event) -> None:
         """Show one event."""
+
+    def warn(self, stage: str, id: str, host: str, what: str, fix: str = "") -> None:
+        """Show a warning about a host."""
+        self.handle(FindingsReported(stage, host, (Finding(id, "warning", host, what, fix=fix),)))
 
     def tick(self) -> None:
         """Called about ten times a second, events or not: spinners and elapsed times move here."""
