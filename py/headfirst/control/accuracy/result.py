@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from headfirst.common.errors import InputError
 from headfirst.common.state_files import replace_file
-from headfirst.common.untrusted import UntrustedError, json_document
 from headfirst.control.accuracy.statistics import wilson
-from headfirst.control.bench.result import BenchSubject
+from headfirst.control.bench.result import BenchSubject, parsed
 from headfirst.control.evalscope.process import RequestResult
 from headfirst.decide.frozen import Frozen
 
@@ -22,6 +21,7 @@ FILE = "accuracy.json"
 JOURNAL = "answers.jsonl"
 MAX_FILE_BYTES = 1 << 30
 _MAX_LINE_BYTES = 1 << 20
+_OF_RUN = ("the run", "no run of `deploy test --accuracy`")
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -116,7 +116,7 @@ def read(path: Path) -> Accuracy:
         content = file.read_bytes()
     except OSError as error:
         raise InputError(f"no run of `deploy test --accuracy`: {error.strerror}", where=str(file)) from None
-    return _parsed(Accuracy, content, str(file), MAX_FILE_BYTES)
+    return parsed(Accuracy, content, *_OF_RUN, where=str(file), limit=MAX_FILE_BYTES)
 
 
 class Journal:
@@ -155,30 +155,15 @@ def _continued(path: Path, setup: Setup) -> list[ExamAnswer]:
     lines = path.read_bytes().split(b"\n")[:-1]
     if not lines:
         return []
-    if _parsed(Setup, lines[0], str(path), _MAX_LINE_BYTES) != setup:
+    where = str(path)
+    if parsed(Setup, lines[0], *_OF_RUN, where=where, limit=_MAX_LINE_BYTES) != setup:
         raise InputError(
             "the run that began there has another service, data set or limit",
-            where=str(path),
+            where=where,
             hint="Name another folder with -o, or remove this file.",
         )
-    answers = [_parsed(ExamAnswer, line, str(path), _MAX_LINE_BYTES) for line in lines[1:]]
+    answers = [parsed(ExamAnswer, line, *_OF_RUN, where=where, limit=_MAX_LINE_BYTES) for line in lines[1:]]
     return [answer for answer in answers if answer.error is None]
-
-
-_Model = TypeVar("_Model", bound=BaseModel)
-
-
-def _parsed(kind: type[_Model], content: bytes, where: str, limit: int) -> _Model:
-    try:
-        return kind.model_validate(json_document(content, what="the run", where=where, limit=limit))
-    except UntrustedError as error:
-        raise InputError(error.what, where=where) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"no run of `deploy test --accuracy`: {place}: {first['msg']}", where=where
-        ) from None
 
 
 def differences(old: Setup, new: Setup) -> dict[str, tuple[Any, Any]]:

@@ -7,9 +7,9 @@ import operator
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from headfirst.common.errors import InputError
 from headfirst.common.state_files import replace_file
@@ -150,18 +150,26 @@ def read(path: Path) -> BenchResult:
     try:
         if file.stat().st_size > MAX_FILE_BYTES:
             raise InputError(f"{file} is too large for a result", where=str(path))
-        document = json_document(file.read_bytes(), what="the result", where=str(file), limit=MAX_FILE_BYTES)
-        return BenchResult.model_validate(document)
+        content = file.read_bytes()
     except OSError as error:
         raise InputError(f"no result there: {error.strerror}", where=str(file)) from None
+    what = ("the result", "not a result of `deploy bench`")
+    return parsed(BenchResult, content, *what, where=str(file), limit=MAX_FILE_BYTES)
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def parsed(kind: type[_Model], content: bytes, what: str, refusal: str, *, where: str, limit: int) -> _Model:
+    """The JSON of a file that an earlier run wrote. InputError, with `refusal` for JSON of another form."""
+    try:
+        return kind.model_validate(json_document(content, what=what, where=where, limit=limit))
     except UntrustedError as error:
-        raise InputError(error.what, where=str(file)) from None
+        raise InputError(error.what, where=where) from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"not a result of `deploy bench`: {place}: {first['msg']}", where=str(file)
-        ) from None
+        raise InputError(f"{refusal}: {place}: {first['msg']}", where=where) from None
 
 
 def point(load: Load, samples: Sequence[RequestTimes], warmup: int) -> Point:
