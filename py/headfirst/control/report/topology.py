@@ -418,7 +418,12 @@ def _doors(service: PlannedService) -> list[tuple[str, int]]:
     """Where clients of a service connect to: its routers, or rank 0 of its replicas."""
     if service.routers:
         return [(_router_id(service, router.host), router.port) for router in service.routers]
-    return list(dict.fromkeys((target, replica.engine_port) for target, replica in _heads(service)))
+    return _engines(service)
+
+
+def _engines(service: PlannedService) -> list[tuple[str, int]]:
+    """The box and the port of each replica's engine, once."""
+    return list(dict.fromkeys((head, replica.engine_port) for head, replica in _heads(service)))
 
 
 def _links_of_services(plan: Plan) -> Iterator[TopologyLink]:
@@ -426,23 +431,18 @@ def _links_of_services(plan: Plan) -> Iterator[TopologyLink]:
     for service in plan.services:
         for router in service.routers:
             source = _router_id(service, router.host)
-            for target, port in dict.fromkeys(
-                (head, replica.engine_port) for head, replica in _heads(service)
-            ):
+            for target, port in _engines(service):
                 yield TopologyLink(
                     source=source, target=target, ports=[port], what=f"API of {_title(service)}"
                 )
         for replica in _drawn_replicas(service):
             head = _rank_id(service, replica, replica.nodes[0])
             ports = replica.rendezvous_ports or [replica.dist_port]
-            drawn = _drawn_ranks(replica)
-            for node in drawn[1:]:
-                source = _rank_id(service, replica, node)
-                yield TopologyLink(
-                    source=source, target=head, ports=ports, what="rendezvous", kind="rendezvous"
-                )
-            if replica.nodes[len(drawn) :]:
-                source = _rest_id(service, replica)
+            ranks = _drawn_ranks(replica)
+            sources = [_rank_id(service, replica, node) for node in ranks[1:]]
+            if replica.nodes[len(ranks) :]:
+                sources.append(_rest_id(service, replica))
+            for source in sources:
                 yield TopologyLink(
                     source=source, target=head, ports=ports, what="rendezvous", kind="rendezvous"
                 )
@@ -504,6 +504,6 @@ def _links_of_monitoring(plan: Plan, boxes: Sequence[Box]) -> Iterator[TopologyL
             yield TopologyLink(
                 source=source, target=target, ports=[router.metrics_port], what="figures", kind="figures"
             )
-        for target, port in dict.fromkeys((head, replica.engine_port) for head, replica in _heads(service)):
+        for target, port in _engines(service):
             what = "figures, where the engine publishes them"
             yield TopologyLink(source=source, target=target, ports=[port], what=what, kind="figures")
