@@ -16,9 +16,9 @@ def address_of(name: str, login: HostAccess, where: str | None) -> str:
     Of this machine, where there is none, that of its default route. Raises InputError where that is no
     address which other hosts can use.
     """
-    if login.local and not (_is_ipv4(login.address) and is_reachable(login.address)):
+    if login.local and not (is_ipv4(login.address) and is_reachable(login.address)):
         return this_machine()
-    if _is_ipv4(login.address):
+    if is_ipv4(login.address):
         return login.address
     hint = f"Write the address that the other nodes reach: `{name} … address=192.0.2.11`."
     try:
@@ -26,7 +26,7 @@ def address_of(name: str, login: HostAccess, where: str | None) -> str:
         target = openssh.value_of(settings, "hostname", login.address)
     except openssh.BadOptionError as error:
         raise InputError(f"ssh refuses the options of {name}: {error}", where=where) from None
-    if _is_ipv4(target):
+    if is_ipv4(target):
         return target
     try:
         answers = socket.getaddrinfo(target, None, socket.AF_INET, socket.SOCK_STREAM)
@@ -65,7 +65,7 @@ def is_reachable(address: str) -> bool:
     return not (parsed.is_loopback or parsed.is_unspecified or parsed.is_multicast)
 
 
-def _is_ipv4(text: str) -> bool:
+def is_ipv4(text: str) -> bool:
     try:
         ipaddress.IPv4Address(text)
     except ValueError:

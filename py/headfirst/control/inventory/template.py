@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -12,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from headfirst.collection import data_dir
 from headfirst.common.errors import InputError
-from headfirst.control.inventory.address import this_machine
+from headfirst.control.inventory.address import is_ipv4, this_machine
 from headfirst.control.inventory.login import LOCALHOST
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
@@ -51,13 +50,10 @@ class HostAddress:
                 raise InputError(
                     f"{text!r} is not a server's address", hint="Examples: 192.0.2.11, node1=192.0.2.11"
                 )
-        if _NUMERIC.fullmatch(address):
-            try:
-                ipaddress.IPv4Address(address)
-            except ValueError:
-                raise InputError(
-                    f"{address} is not an IPv4 address", hint="Examples: 192.0.2.11, node1=192.0.2.11"
-                ) from None
+        if _NUMERIC.fullmatch(address) and not is_ipv4(address):
+            raise InputError(
+                f"{address} is not an IPv4 address", hint="Examples: 192.0.2.11, node1=192.0.2.11"
+            )
         return cls(name, address)
 
 

@@ -8,6 +8,7 @@ import tarfile
 from typing import TYPE_CHECKING
 
 from headfirst.common.errors import NotReadyError
+from headfirst.common.state_files import replace_file
 from headfirst.control.lab.types import USER, Lab, LabAccess
 
 if TYPE_CHECKING:
@@ -47,8 +48,5 @@ def host_key(container: Container) -> str:
 
 def write_known_hosts(lab: Lab, host_keys: dict[str, str]) -> None:
     """Writes known_hosts of the addresses given; the file is replaced whole."""
-    path = access(lab).known_hosts
-    fresh = path.with_suffix(".new")
-    fresh.write_text("".join(f"{address} {key}\n" for address, key in sorted(host_keys.items())))
-    fresh.chmod(0o600)
-    fresh.replace(path)
+    lines = [f"{address} {key}\n" for address, key in sorted(host_keys.items())]
+    replace_file(access(lab).known_hosts, "".join(lines))
