@@ -15,7 +15,7 @@ import pytest
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.checkpoints.describe import describe
-from headfirst.control.checkpoints.hub import MAX_HEADER_BYTES, describe_hub
+from headfirst.control.checkpoints.hub import MAX_HEADER_BYTES, read_hub
 from headfirst.control.checkpoints.hub_requests import Hub
 from model_files import CONFIG, INDEX, SHARDS
 
@@ -395,5 +395,5 @@ def test_the_headers_of_all_shards_are_limited_together() -> None:
         return httpx.Response(206, content=content)
 
     with pytest.raises(UntrustedError, match="headers of the shards have more than 67108864 bytes together"):
-        describe_hub(Hub.of("huggingface", {}), "org/demo", transport=httpx.MockTransport(answer))
+        read_hub(Hub.of("huggingface", {}), "org/demo", transport=httpx.MockTransport(answer))
     assert sum(served) <= MAX_HEADER_BYTES + 8 * 8

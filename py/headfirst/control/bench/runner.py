@@ -129,7 +129,8 @@ class Calibration:
 def examine(api: Api, mark: str) -> Calibration:
     """Ask for the context and for the lengths of two prompts. HeadfirstError where it does not answer so."""
     try:
-        lengths = [_length(api, f"{mark} {requests.sample(words, 'scale')}") for words in _SAMPLES]
+        prompts = [f"{mark} {requests.sample(words, 'scale')}" for words in _SAMPLES]
+        lengths = [api.chat(prompt, max_tokens=1).usage.prompt_tokens for prompt in prompts]
         path = min(_timed(api.models) for _ in range(_ROUND_TRIPS))
         context = next(
             (model.max_model_len for model in api.models().data if model.id == api.target.model), None
@@ -144,10 +145,6 @@ def examine(api: Api, mark: str) -> Calibration:
             "the service counts no more tokens for a longer prompt, so prompts have no length"
         )
     return Calibration(Scale(per_word, lengths[0] - per_word * _SAMPLES[0]), context, path)
-
-
-def _length(api: Api, prompt: str) -> int:
-    return api.chat(prompt, max_tokens=1).usage.prompt_tokens
 
 
 def _timed(call: Callable[[], object]) -> float:

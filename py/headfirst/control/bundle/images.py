@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,10 +126,5 @@ def _diff_ids(config: Any, where: str) -> list[str]:
     diff_ids = root.get("diff_ids") if isinstance(root, dict) else None
     if not isinstance(diff_ids, list):
         raise UntrustedError("the image's configuration lists no layers", where=where, hint=_HINT)
-    return list(_hashes(diff_ids, where))
-
-
-def _hashes(values: list[Any], where: str) -> Iterator[str]:
-    for value in values:
-        text = value.removeprefix("sha256:") if isinstance(value, str) else value
-        yield hex_digest(text, what="a layer's ID", where=where, digits=64)
+    texts = [value.removeprefix("sha256:") if isinstance(value, str) else value for value in diff_ids]
+    return [hex_digest(text, what="a layer's ID", where=where, digits=64) for text in texts]

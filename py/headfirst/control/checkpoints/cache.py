@@ -100,14 +100,12 @@ class Cache:
 
 
 def _prune(folder: Path) -> None:
-    files = sorted((path for path in folder.iterdir() if path.is_file()), key=_age)
+    files = sorted(
+        (path for path in folder.iterdir() if path.is_file()), key=lambda path: path.stat().st_mtime_ns
+    )
     total = sum(path.stat().st_size for path in files)
     for path in files:
         if total <= MOST_BYTES:
             return
         total -= path.stat().st_size
         path.unlink(missing_ok=True)
-
-
-def _age(path: Path) -> int:
-    return path.stat().st_mtime_ns

@@ -39,7 +39,7 @@ def describe(
         return describe_folder(folder or Path(model), id=model, revision=revision)
     _refuse_place(model)
     # httpx takes 250 ms to import, which a folder does not need.
-    from headfirst.control.checkpoints.hub import describe_hub, describe_stored
+    from headfirst.control.checkpoints.hub import describe_stored, read_hub
     from headfirst.control.checkpoints.hub_requests import Hub, HubUnreachableError
 
     hub = Hub.of(source, environment)
@@ -47,7 +47,7 @@ def describe(
         why, advice, way_out = f"no request was sent to {hub.name} ({OFFLINE})", "", f"Unset {OFFLINE}"
     else:
         try:
-            return describe_hub(hub, model, revision=revision, transport=transport)
+            return read_hub(hub, model, revision=revision, transport=transport).checkpoint
         except HubUnreachableError as error:
             why, advice = error.what.rstrip("."), f" {OFFLINE}=1 plans without a request."
             way_out = f"Check network and proxy, or name a mirror in {hub.source.endpoint_variable}"

@@ -65,13 +65,6 @@ class Sent:
     created: str | None
 
 
-def describe_hub(
-    hub: Hub, id: str, *, revision: str | None = None, transport: httpx.BaseTransport | None = None
-) -> Checkpoint:
-    """Describe `id` as the hub has it; the errors are those of `read_hub`."""
-    return read_hub(hub, id, revision=revision, transport=transport).checkpoint
-
-
 def read_hub(
     hub: Hub, id: str, *, revision: str | None = None, transport: httpx.BaseTransport | None = None
 ) -> Sent:
@@ -138,7 +131,7 @@ def _read(session: _Session, parse: Callable[[_Session], _T]) -> _T:
     try:
         content = parse(pinned)
     except HeadfirstError:
-        if not pinned.reads_cache:
+        if not pinned.cached:
             raise
         pinned = pinned.without_cache()
         content = parse(pinned)
@@ -225,10 +218,6 @@ class _Session:
         return replace(
             self, pin=pin, answers={**stored, **answers}, cached=frozenset(stored) - answers.keys()
         )
-
-    @property
-    def reads_cache(self) -> bool:
-        return bool(self.cached)
 
     def without_cache(self) -> _Session:
         """The session with the answers of this run alone."""

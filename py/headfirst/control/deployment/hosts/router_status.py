@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 from headfirst.common import container_names as names
 from headfirst.common.errors import NotReadyError
@@ -21,41 +21,33 @@ from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.node.supervisor.registration import RouterApi, Worker, can_answer
 
 
-class _Target(NamedTuple):
-    service: Service
-    url: str
-    access: HostAccess
-    key: str | None
-
-
 def router_status(
     cluster: Cluster, services: Sequence[Service], secrets: Secrets | None
 ) -> list[RouterStatus]:
     """The routers of these services. A host that does not answer is a row with its problem."""
     access, key = host_access(cluster), secrets.router_key if secrets else None
     targets = [
-        _Target(service, router.url, access[router.host.name], key)
+        (service, router.url, access[router.host.name], key)
         for service in services
         for router in service.routers
     ]
     with ThreadPoolExecutor(max_workers=max(1, min(len(targets), AT_ONCE))) as pool:
-        return list(pool.map(_ask, targets))
+        return list(pool.map(lambda target: _ask(*target), targets))
 
 
-def _ask(target: _Target) -> RouterStatus:
-    about: dict[str, Any] = {"service": str(target.service), "url": target.url}
-    access = target.access
+def _ask(service: Service, url: str, access: HostAccess, key: str | None) -> RouterStatus:
+    about: dict[str, Any] = {"service": str(service), "url": url}
     try:
         with ssh(access) as connection, docker_client(access, connection) as client:
-            row = container_fields(client, access.host, names.router(target.service.name))
-            if row["state"] != "running" or target.key is None:
+            row = container_fields(client, access.host, names.router(service.name))
+            if row["state"] != "running" or key is None:
                 return RouterStatus(**about, **row, ready=False)
             try:
-                with forward(connection, target.url) as local:
-                    workers = RouterApi(local, target.key).workers()
+                with forward(connection, url) as local:
+                    workers = RouterApi(local, key).workers()
             except NotReadyError as error:
                 return RouterStatus(**about, **{**row, "problem": error.what}, ready=False)
-            replicas = _replicas(target.service, workers)
+            replicas = _replicas(service, workers)
             roles = [worker.role for worker in workers if worker.status == "ready"]
             ready = can_answer(roles) and all(replica.state == "ready" for replica in replicas)
             return RouterStatus(**about, **row, ready=ready, replicas=replicas)

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from headfirst import __version__
 from headfirst.control.bench import picture, runner, slo
@@ -153,7 +152,7 @@ def result_of(
 @contextmanager
 def opened(options: RunOptions, workload: Workload, watcher: BenchWatcher) -> Iterator[MeasuredService]:
     """The service through a tunnel, and the load tool beside it."""
-    dataset = _dataset(workload.dataset)
+    dataset = read_dataset(workload.dataset) if workload.dataset else None
     service = chat_service(options, watcher.note, "`deploy bench` measures chats.")
     cluster, target = service.cluster, service.target
     mark = f"Run {secrets.token_hex(3)}."
@@ -178,10 +177,6 @@ def opened(options: RunOptions, workload: Workload, watcher: BenchWatcher) -> It
             name = _name_of(workload.dataset) if workload.dataset else None
             yield MeasuredService(cluster, service.subject, run, shape, mark, seen.path_seconds, name)
     log.unlink(missing_ok=True)  # after a failure it stays
-
-
-def _dataset(path: Path | None) -> list[dict[str, Any]] | None:
-    return read_dataset(path) if path else None
 
 
 def _name_of(path: Path) -> str:

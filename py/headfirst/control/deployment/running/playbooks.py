@@ -59,13 +59,14 @@ def try_stages(
     with private_folder() as folder:
         planned = folder / "plan.yml"
         inventory.write(planned, cluster, variables, lab_logins(cluster))
+        limit = None if cluster.limit is None else ",".join(host.name for host in cluster.limited_hosts)
         return run_playbook(
             collection_root() / "playbooks" / playbook,
             [*cluster.inventories, planned],
             reporter=reporter,
             log_file=new_log_file(cluster.name),
             extra_vars=[*options.extra_vars, *extra],
-            limit=_limit(cluster),
+            limit=limit,
             tags=",".join(options.tags) or None,
             check=options.check,
             diff=options.diff,
@@ -133,7 +134,3 @@ def _limited(
         hosts = [name for name in phase.variables if name in limited_names]
         if hosts and (not options.tags or set(options.tags) & tags):
             yield phase, cluster.limited(hosts)
-
-
-def _limit(cluster: Cluster) -> str | None:
-    return None if cluster.limit is None else ",".join(host.name for host in cluster.limited_hosts)
