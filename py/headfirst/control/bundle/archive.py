@@ -88,7 +88,9 @@ def unpack(path: Path, manifest: BundleManifest, keep: Keep, advance: Advance) -
             file = carried.get(info.name)
             if file is None or info.name in seen:
                 raise _changed(f"{shown(info.name)} is not in its manifest", where)
-            _refuse_odd(info, file.bytes, where)
+            if info.size != file.bytes or info.sparse is not None:
+                what = f"{shown(info.name)} has {info.size} bytes, and {file.bytes} in the manifest"
+                raise _changed(what, where)
             seen.add(info.name)
             digest, out = hashlib.sha256(), keep(info.name, file)
             try:
@@ -154,11 +156,6 @@ def _head(members: Members, path: Path) -> tuple[BundleManifest, bytes]:
     if SUMS not in files or CONTENTS not in files:
         raise UntrustedError("the file is not a bundle", where=str(path), hint="`deploy bundle` makes one.")
     return read(files[SUMS], files[CONTENTS], where=str(path)), files.get(SIGNATURE, b"")
-
-
-def _refuse_odd(info: tarfile.TarInfo, size: int, where: str) -> None:
-    if info.size != size or info.sparse is not None:
-        raise _changed(f"{shown(info.name)} has {info.size} bytes, and {size} in the manifest", where)
 
 
 def _changed(what: str, where: str) -> UntrustedError:

@@ -204,10 +204,7 @@ def timing_table(result: RunResult) -> Table:
     table.add_column("time", justify="right")
     table.add_column("share", justify="right")
     for stage in result.stages:
-        table.add_row(stage.stage, duration(stage.seconds), f"{_share(stage.seconds, result.seconds)} %")
+        share = round(100 * stage.seconds / result.seconds) if result.seconds else 0
+        table.add_row(stage.stage, duration(stage.seconds), f"{share} %")
     table.add_row("[bold]total", f"[bold]{duration(result.seconds)}", "")
     return table
-
-
-def _share(seconds: float, whole: float) -> int:
-    return round(100 * seconds / whole) if whole else 0

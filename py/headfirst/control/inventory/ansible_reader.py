@@ -247,7 +247,7 @@ class _Reader:
         name = next((name for name in self._extra if name == key), key)
         for origin in (Origin.get_tag(value), Origin.get_tag(name)):
             if origin is not None and origin.path:
-                return _position(origin)
+                return f"{origin.path}:{origin.line_num}" if origin.line_num else str(origin.path)
         return _EXTRA if key in self._extra else None
 
     def host_lines(self) -> list[list[str]]:
@@ -433,10 +433,6 @@ def _options(
 def _is_port(value: Any) -> bool:
     text = str(value)
     return text.isascii() and text.isdigit() and 1 <= int(text) <= 65535
-
-
-def _position(origin: Origin) -> str:
-    return f"{origin.path}:{origin.line_num}" if origin.line_num else str(origin.path)
 
 
 def read(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -101,7 +101,9 @@ def read(
 
     `texts` are read in the place of what the files have.
     """
-    _refuse_missing(paths)
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"no such inventory: {path}", hint=_suggest_inventory(path))
     for path in paths:
         _refuse_encoding(path)
     for item in extra_vars:
@@ -218,13 +220,6 @@ def reader_environment(scratch: str) -> dict[str, str]:
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
         "ANSIBLE_NOCOLOR": "True",
     }
-
-
-def _refuse_missing(paths: Sequence[Path]) -> None:
-    """Raise InputError for the first path that does not exist."""
-    for path in paths:
-        if not path.exists():
-            raise InputError(f"no such inventory: {path}", hint=_suggest_inventory(path))
 
 
 def _suggest_inventory(path: Path) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from headfirst.common.errors import InputError
 from headfirst.common.state_files import exclusive
 from headfirst.control.lab import host_settings, image, keys, network, node_settings, nodes, readiness
-from headfirst.control.lab.types import Lab, LabAccess, NodeStatus, Warn
+from headfirst.control.lab.types import Lab, LabAccess, NodeStatus
 from headfirst.control.machine import engine
 from headfirst.control.machine.packages import Advance
 from headfirst.control.paths import state_dir
@@ -23,7 +23,7 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 @_one_at_a_time()
-def up(lab: Lab, progress: Advance, warn: Warn | None = None) -> LabAccess:
+def up(lab: Lab, progress: Advance, warn: Callable[[str], None] | None = None) -> LabAccess:
     """Starts what is missing of the lab, and returns how its nodes are reached.
 
     What runs as asked is left alone; a node whose description has changed is created again, and a node that

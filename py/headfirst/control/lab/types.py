@@ -6,7 +6,6 @@ import ipaddress
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from headfirst.common.errors import InputError
@@ -14,12 +13,6 @@ from headfirst.common.errors import InputError
 USER, USER_ID = "headfirst", 1000
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _MEMORY = re.compile(r"[1-9][0-9]*[bkmg]?")
-
-
-class Warn(Protocol):
-    """Called with one sentence about what the user needs; the work goes on."""
-
-    def __call__(self, text: str) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,8 @@ def free_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = _CGROUP) -
     if limit is not None and used is not None:
         # The kernel takes pages of files back when processes need them.
         limits.append(max(0, limit - used + (_field(cgroup / "memory.stat", "inactive_file") or 0)))
-    return min(number for number in (*limits, _all_memory()) if number is not None)
+    all_memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(number for number in (*limits, all_memory) if number is not None)
 
 
 def allow_open_files() -> None:
@@ -120,10 +121,6 @@ def allow_open_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _all_memory() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _field(path: Path, name: str, unit: int = 1) -> int | None:

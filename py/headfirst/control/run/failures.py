@@ -49,12 +49,9 @@ def to_error(
         return _from_findings(errors, {failure.host: failure for failure in result.silent}, hosts, log)
     if result.failed:
         look = f"The logs of all ranks, by time: deploy diagnose {inventory}"
-        return _by_host(result.failed, hosts, f"{look}\n{log}" if _ranks_failed(result) else log)
+        of_ranks = any(failure.stage == _ENGINE_STAGE for failure in result.failed)
+        return _by_host(result.failed, hosts, f"{look}\n{log}" if of_ranks else log)
     return HeadfirstError(result.ansible_error or "ansible-playbook ended without a reason", hint=log)
-
-
-def _ranks_failed(result: RunResult) -> bool:
-    return any(failure.stage == _ENGINE_STAGE for failure in result.failed)
 
 
 def _by_host(failures: Sequence[HostFailed], access: Mapping[str, HostAccess], log: str) -> HeadfirstError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -79,7 +79,8 @@ def print_outcome(
             f"  [red]Failed[/]   {score.failed:,} questions have no answer; the same command with "
             f"-o {escape(str(outcome.folder))} asks them again"
         )
-        for reason in _reasons(result.answers):
+        reasons = dict.fromkeys(answer.error for answer in result.answers if answer.error)
+        for reason in list(reasons)[:_MOST_REASONS]:
             console.print(f"           {escape(reason)}")
     if baseline and compared:
         _print_comparison(baseline, result, compared, console)
@@ -125,10 +126,6 @@ def _title(result: Accuracy) -> str:
         service = f"{subject.service} of {subject.cluster}: {subject.model}, {engine}"
     date = result.date[:16].replace("T", " ")
     return f"{service}; {result.setup.data}, {date}"
-
-
-def _reasons(answers: Sequence[ExamAnswer]) -> list[str]:
-    return list(dict.fromkeys(answer.error for answer in answers if answer.error))[:_MOST_REASONS]
 
 
 def _percent(share: float) -> str:

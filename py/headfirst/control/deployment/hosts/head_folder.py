@@ -66,7 +66,8 @@ def _mirrored(head: HostAccess, folder: str) -> Iterator[Path]:
             head, connection, "python3", "-c", _READ, folder, timeout=_TIMEOUT_S, limit=_MAX_ANSWER
         )
     if answer.code != 0:
-        raise NotReadyError(f"the folder {folder} cannot be read: {_reason(answer.err)}", where=head.host)
+        reason = (answer.err.strip().splitlines() or ["no reason given"])[-1]
+        raise NotReadyError(f"the folder {folder} cannot be read: {reason}", where=head.host)
     files = _files(answer.out, where=head.host)
     with tempfile.TemporaryDirectory() as scratch:
         mirror = Path(scratch) / "model"
@@ -82,10 +83,6 @@ def _mirrored(head: HostAccess, folder: str) -> Iterator[Path]:
             error.what = error.what.replace(str(mirror), folder)
             error.where = f"{head.host}:{(error.where or folder).replace(str(mirror), folder)}"
             raise
-
-
-def _reason(errors: str) -> str:
-    return (errors.strip().splitlines() or ["no reason given"])[-1]
 
 
 def _files(answer: str, *, where: str) -> dict[str, tuple[int, bytes]]:

@@ -209,17 +209,15 @@ def describe(cluster: Cluster, addresses: Sequence[HostAddress]) -> ProbedHosts:
     ranks = cluster.ranks
     cuda = any(host.gpus for host in ranks)
     networks = network.choose(ranks, gpus=cuda)
-    values = {
-        host.name: _values(host, chosen, cuda=cuda, connected=len(ranks) > 1)
-        for host, chosen in zip(ranks, networks, strict=True)
-    }
+    reported = {host.name: (host, chosen) for host, chosen in zip(ranks, networks, strict=True)}
+    connected = len(ranks) > 1
+    values = {name: _values(*pair, cuda=cuda, connected=connected) for name, pair in reported.items()}
     first = values[ranks[0].name]
     common = {
         name: value
         for name, value in first.items()
         if all(variables.get(name) == value for variables in values.values())
     }
-    reported = {host.name: (host, chosen) for host, chosen in zip(ranks, networks, strict=True)}
     hosts = [
         replace(
             address,
