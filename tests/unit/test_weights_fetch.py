@@ -321,7 +321,7 @@ def test_a_shard_that_goes_while_it_is_looked_at_is_not_missed(
         return get(self, name)
 
     monkeypatch.setattr(Proofs, "get", goes)
-    known = fetching.known[SHARD_1]
+    known = fetching.fetched.records[SHARD_1]
     assert fetching.begin(Proofs(target), without={SHARD_1}).bring(SHARD_1) == known
     assert not (target / SHARD_1).exists(), "it is not fetched again"
 

@@ -93,8 +93,8 @@ def test_who_is_no_member_gets_nothing(hosts: list[str], start: Start, tmp_path:
     source.offer(head)
     stranger = start(1, members=[[hosts[0]], [hosts[3]]], encrypt=encrypt, patience_s=0.5)
     source.receive(stranger, tmp_path / "stranger")
-    await_that(lambda: stranger.failure)
-    assert encrypt or "does not list this host's address" in str(stranger.failure)
+    await_that(lambda: stranger.chain.failure)
+    assert encrypt or "does not list this host's address" in str(stranger.chain.failure)
     assert stranger.events(0.5) == []
     proof = source.proofs["sub/file"]
     with pytest.raises((PeerRefused, OSError)):
@@ -111,10 +111,10 @@ def test_who_does_not_have_the_token_gets_nothing(
     source.offer(head)
     other = start(1, token="guess", encrypt=encrypt)
     source.receive(other, tmp_path / "other")
-    await_that(lambda: other.failure)
+    await_that(lambda: other.chain.failure)
     why = "does not have the transfer's token" if encrypt else "its token differs"
-    assert why in str(other.failure)
-    assert isinstance(other.failure, PeerRefused)
+    assert why in str(other.chain.failure)
+    assert isinstance(other.chain.failure, PeerRefused)
     assert other.events(0.5) == []
     proof = source.proofs["sub/file"]
     with pytest.raises(PeerRefused, match=why):

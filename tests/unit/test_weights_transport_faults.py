@@ -267,11 +267,11 @@ def test_a_node_that_stands_still_is_left_out_and_comes_back(
         env={**os.environ, "PYTHONPATH": str(Path(headfirst.__file__).parents[1])},
     )
     try:
-        await_that(lambda: head._chain.upstream == 1)
+        await_that(lambda: head.chain.upstream == 1)
         node.send_signal(signal.SIGSTOP)
-        await_that(lambda: head._chain.upstream is None)
+        await_that(lambda: head.chain.upstream is None)
         node.send_signal(signal.SIGCONT)
-        await_that(lambda: head._chain.upstream == 1)
+        await_that(lambda: head.chain.upstream == 1)
         assert node.stdout
         assert node.stdout.readline() == b"a third is here\n"
     finally:
@@ -292,7 +292,7 @@ def test_a_relay_that_is_started_again_at_once_is_kept(start: Start, monkeypatch
 
     monkeypatch.setattr(chain.Chain, "_link_to", noted)
     _head, relay, last = (start(index) for index in range(3))
-    await_that(lambda: last._chain.upstream == 1)
+    await_that(lambda: last.chain.upstream == 1)
     time.sleep(1.7)
     relay.__exit__()
     start(1)

@@ -389,7 +389,7 @@ def test_wrong_bytes_of_an_impostor_are_not_kept(
 ) -> None:
     """One that took the address of a member that had been proven."""
     node = start(1, 2)
-    node._chain.upstream = 0
+    node.chain.upstream = 0
     size = 2 * PIECE
     lie = b"Content-Range: bytes 0-%d/%d\r\nContent-Length: %d\r\n\r\n" % (size - 1, size, size)
     with impostor(hosts[0], OK + lie + bytes(size)):

@@ -167,8 +167,8 @@ def test_a_silent_connection_holds_nobody_up(hosts: list[str], tmp_path: Path) -
 
 def test_news_go_through_tls(hosts: list[str], start: Start) -> None:
     head, node = (start(index, 2, encrypt=True) for index in range(2))
-    head._chain._board.describe(Overview(1, {"model": "m"}, {"a": 1}))
-    board: Board = node._chain._board
+    head.chain._board.describe(Overview(1, {"model": "m"}, {"a": 1}))
+    board: Board = node.chain._board
     with board.changed:
         assert board.changed.wait_for(lambda: board.overview, 10)
     assert board.overview == Overview(1, {"model": "m"}, {"a": 1})

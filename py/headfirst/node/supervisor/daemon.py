@@ -215,7 +215,8 @@ class _SupervisedReplica:
     """A keeper and the registration of its replica, each in a thread of its own."""
 
     def __init__(self, keeper: Keeper, holds: Holds, events: Events) -> None:
-        self.keeper, self._holds, self._events = keeper, holds, events
+        self.keeper, self.record = keeper, keeper.record
+        self._holds, self._events = holds, events
         self.registration = Registration(keeper.record, self._serves)
         self._ended = threading.Event()
         self._leaves = False
@@ -226,11 +227,6 @@ class _SupervisedReplica:
         ]
         for thread in self._threads:
             thread.start()
-
-    @property
-    def record(self) -> GenerationRecord:
-        """The generation that is kept."""
-        return self.keeper.record
 
     @property
     def is_alive(self) -> bool:

@@ -55,14 +55,14 @@ class FetchOrigin:
         """Fetch file by file, several at a time, or have other members fetch."""
         fetching = Fetching(self._request, store.folder, stopped)
         sizes = fetching.sizes
-        hashes = {name: record.xxh3 for name, record in fetching.known.items()}
+        hashes = {name: record.xxh3 for name, record in fetching.fetched.records.items()}
         board.describe(Overview(time.time_ns(), fetching.made_from, sizes, hashes, fetching.sha256))
         spare: set[str] = set()
 
         def seen(count: int) -> None:
             with self._lock:
                 self.brought += count
-                self.note = fetching.remark
+                self.note = fetching.source.note
                 board.report(notify=False, fetched=self.brought)
 
         run = fetching.begin(
@@ -78,7 +78,7 @@ class FetchOrigin:
             absent = lacking(board, hashes, stopped)
             spare |= hashes.keys() - set(absent)
             if self._mode == "head":
-                spare |= self._borrow(board, store, fetching.known, absent)
+                spare |= self._borrow(board, store, fetching.fetched.records, absent)
         self._require_space(fetching, sizes, spare, store.folder)
         if len(board.members) == 1 or self._mode == "head":
             run.bring_all(MOST_AT_ONCE)
@@ -143,13 +143,13 @@ class FetchOrigin:
                     if name not in noted and (board.is_signed(name, proof) or elsewhere):
                         noted.add(name)
                         if board.is_given_away(name):
-                            fetching.note(name, proof)
+                            fetching.fetched.put(name, proof.record)
                 if any(member.doubts for member in board.members):
                     news = sharing.fall_back(noted)
                 else:
                     now = time.monotonic()
                     news = sharing.step(board.members, board.silent_for, proofs.keys(), noted, now)
-                self.note = sharing.reason or fetching.remark
+                self.note = sharing.reason or fetching.source.note
                 if news:
                     board.give(sharing.given)
                 fetches.step()

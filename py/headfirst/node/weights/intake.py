@@ -119,7 +119,7 @@ class Intake:
         if overview and not self._needs.is_needed(name):
             return FileRecord(overview.sizes[name], self.hashes()[name])
         proof = self._taken.get(name) or self._store.proofs.remembered(name)
-        record = proof.record if proof else self._store.proofs.record(name)
+        record = proof.record if proof else self._store.proofs.records.get(name)
         if record is None:
             raise self._changed(name)
         return record
@@ -233,10 +233,10 @@ class Intake:
         proof = self._taken.get(event.name)
         if not event.wrong or proof is None or self._transport is None:
             raise _failed(event, self._store)
-        if self._board.index and self._transport.is_passed_over(0):  # who else has it cannot be awaited
+        if self._board.index and self._transport.chain.is_passed_over(0):  # who else has it cannot be awaited
             raise _failed(event, self._store)
         bringer = self._board.bringer(event.name)
-        if self._board.is_signed(event.name, proof) or not self._transport.is_passed_over(bringer):
+        if self._board.is_signed(event.name, proof) or not self._transport.chain.is_passed_over(bringer):
             del self._taken[event.name]  # the next turn asks for it again
         else:
             self._refuse(event.name, proof, [bringer])

@@ -155,7 +155,7 @@ class Pipeline:
         self._require_room()
         self._intake.step(_TICK_S)
         if self._transport and bringing.over:  # the origin may wait for what another member lends it
-            self._outlook.check(self._lacking, self._intake.bytes_here(), self._transport.failure)
+            self._outlook.check(self._lacking, self._intake.bytes_here(), self._transport.chain.failure)
         if self._conversion and self._plan_conversion():
             self._conversion.step(self._intake.here, self._intake.hashes())
             self._drop_spent()
@@ -178,7 +178,7 @@ class Pipeline:
         """Remarks beside the progress: of the source, on members passed over."""
         remarks = [source.note for source in (self._origin, self._helper) if source and source.note]
         if self._transport:
-            remarks += [f"passed over: {why}" for why in self._transport.passed_over]
+            remarks += [f"passed over: {why}" for why in self._transport.chain.passed_over]
         if self._needing:
             remarks.append(
                 f"waits for {', '.join(self._transfer.members[index][0] for index in self._needing)}"
@@ -275,7 +275,7 @@ class Pipeline:
                 self._drop_spent()
                 self._report_progress()  # it is alive
             if self._transport:
-                self._transport.farewell()
+                self._transport.chain.farewell()
             if not self._still_needing(since):  # by a member that was started again meanwhile
                 return True
 
@@ -303,7 +303,7 @@ class Pipeline:
         while self._origin and time.monotonic() - since < _START_S and not self._all_have_begun:
             time.sleep(_TICK_S)
         if self._transport:
-            self._transport.farewell()
+            self._transport.chain.farewell()
 
     @property
     def _all_have_begun(self) -> bool:

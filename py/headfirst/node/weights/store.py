@@ -56,7 +56,7 @@ class Store:
 
     def is_whole(self, name: str, size: int, xxh3: str) -> bool:
         """Whether `name` is there as it was when it was proven to be this."""
-        record = self.proofs.record(name)
+        record = self.proofs.records.get(name)
         return record is not None and (record.size, record.xxh3) == (size, xxh3)
 
     def begin(self, name: str, *, repair: bool) -> None:
@@ -123,7 +123,7 @@ class Store:
         os.link(self.folder / INDEX, self.whole_index)
         write_whole(self.folder / INDEX, (json.dumps(document, indent=2) + "\n").encode())
         record = fingerprint(self.folder / INDEX)
-        self.proofs.note(INDEX, record)
+        self.proofs.records.put(INDEX, record)
         check_checkpoint(self.folder)
         files = {name: whole.files[name] for name in names} | {INDEX: record}
         return Manifest(files, {**whole.origin, LAYERS: layers, WHOLE: whole.digest})

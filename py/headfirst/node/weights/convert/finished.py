@@ -34,13 +34,9 @@ class ConvertedShards:
         self._lock = threading.Lock()
         document = read_json(self._file) if self._file.is_file() else {}
         self._shards: dict[str, object] = _mapping(document.get("shards"))
-        self._dropped: dict[str, object] = _mapping(document.get("dropped"))
+        self.dropped: dict[str, object] = _mapping(document.get("dropped"))
+        """The shards of the source that are gone since their conversion."""
         self.origin: Mapping[str, str] = {k: str(v) for k, v in _mapping(document.get("origin")).items()}
-
-    @property
-    def dropped(self) -> bool:
-        """Whether a shard of the source was dropped after its conversion."""
-        return bool(self._dropped)
 
     def inputs(self) -> Mapping[str, frozenset[str]]:
         """Names of the inputs of each shard that was ever finished."""
@@ -57,7 +53,7 @@ class ConvertedShards:
             (entry.get("format"), entry.get("block")) == (_FORMAT, _made_as(form))
             and before.keys() == inputs.keys()
             and all(
-                state == before[name] if state else name in self._dropped for name, state in inputs.items()
+                state == before[name] if state else name in self.dropped for name, state in inputs.items()
             )
             and self._hashes.get(shard) is not None
         )
@@ -75,13 +71,13 @@ class ConvertedShards:
     def drop(self, shard: Path, origin: Mapping[str, str]) -> None:
         """Remove a source shard that nothing needs any more. `origin` is the manifest's, for a later run."""
         with self._lock:
-            self._dropped[shard.name] = True
+            self.dropped[shard.name] = True
             self.origin = origin
             self._save()
         shard.unlink(missing_ok=True)
 
     def _save(self) -> None:
-        document = {"shards": self._shards, "dropped": self._dropped, "origin": dict(self.origin)}
+        document = {"shards": self._shards, "dropped": self.dropped, "origin": dict(self.origin)}
         write_whole(self._file, json.dumps(document).encode())
 
 

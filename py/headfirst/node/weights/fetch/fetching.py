@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +25,6 @@ from headfirst.node.weights.files import (
 from headfirst.node.weights.progress import WeightsProgress
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import ADAPTER_CONFIG, CONFIG, check_checkpoint
-from headfirst.node.weights.proof.hash_cache import FileRecord
 from headfirst.node.weights.proof.hashing import FileHash
 from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
 from headfirst.node.weights.proof.proofs import Proofs
@@ -62,8 +61,8 @@ class Fetching:
     def __init__(self, request: FetchRequest, target: Path, stopped: Event | None = None) -> None:
         self._target = target
         self._stopped = stopped or Event()
-        self._source = _open(request)
-        self.listing = when_it_answers(self._source.list, self._stopped)
+        self.source = _open(request)
+        self.listing = when_it_answers(self.source.list, self._stopped)
         self.sizes = {file.name: file.size for file in self.listing.files}
         """Bytes of the files by relative path."""
         self.sha256 = {file.name: file.sha256 for file in self.listing.files if file.sha256}
@@ -71,23 +70,14 @@ class Fetching:
         self.in_place = request.is_for(target)
         self.made_from = {**request.origin, "pinned": self.listing.pinned}
         """The origin part of the manifest."""
-        self._fetched = Fetched(target, self.made_from)
+        self.fetched = Fetched(target, self.made_from)
+        """What was proven of just these files, whether they are still there or not."""
         if not any(file.name in (CONFIG, ADAPTER_CONFIG) for file in self.listing.files):
             raise InputError(f"{request.model} holds no {CONFIG}: it is not a model that an engine serves")
 
-    @property
-    def remark(self) -> str:
-        """What a person should read of the source beside the progress; often nothing."""
-        return self._source.note
-
-    @property
-    def known(self) -> Mapping[str, FileRecord]:
-        """What earlier runs proved of just these files, whether they are still there or not."""
-        return dict(self._fetched.records)
-
     def missing_bytes(self, without: Container[str] = ()) -> int:
         """What still has to come onto the disk, but for files it can be `without`."""
-        if isinstance(self._source, PathSource) and self._source.links_into(self._target):
+        if isinstance(self.source, PathSource) and self.source.links_into(self._target):
             return 0
         missing = 0
         for file in self.listing.files:
@@ -116,24 +106,17 @@ class Fetching:
         else:
             refuse_links(self._target / STATE_FOLDER)
         return FetchRun(
-            self._source,
+            self.source,
             self.listing,
             self._target,
             proofs,
-            self._fetched,
+            self.fetched,
             without=without,
             in_place=self.in_place,
             arrived=arrived,
             seen=seen,
             stopped=self._stopped,
         )
-
-    def note(self, name: str, proof: FileHash) -> None:
-        """Take note that another node fetched a file of the listing, and how it is proven.
-
-        It was received and compared with the source's sha256, here or by all that need it.
-        """
-        self._fetched.put(name, proof.record)
 
 
 def fetch(request: FetchRequest, target: Path) -> tuple[Manifest, bool]:

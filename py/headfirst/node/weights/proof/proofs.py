@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headfirst.common.untrusted import UntrustedError, json_document
 from headfirst.node.weights.files import contained, notes_folder, write_whole
-from headfirst.node.weights.proof.hash_cache import FileRecord, HashCache
+from headfirst.node.weights.proof.hash_cache import HashCache
 from headfirst.node.weights.proof.hashing import FileHash, hash_file
 from headfirst.node.weights.proof.manifest import HASH_THREADS, parse_record
 
@@ -24,17 +24,13 @@ class Proofs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._records = HashCache(folder)
+        self.records = HashCache(folder)
         self._pieces = notes_folder(folder) / "pieces"
         self._lock = threading.Lock()
 
-    def record(self, name: str) -> FileRecord | None:
-        """What the manifest states of `name`; None where it is gone or changed since."""
-        return self._records.get(name)
-
     def get(self, name: str) -> FileHash | None:
         """The hashes of `name`; None where it is gone, changed since, or only its record is known."""
-        record, remembered = self._records.get(name), self.remembered(name)
+        record, remembered = self.records.get(name), self.remembered(name)
         return remembered if record and remembered and remembered.xxh3 == record.xxh3 else None
 
     def remembered(self, name: str) -> FileHash | None:
@@ -55,15 +51,11 @@ class Proofs:
         header = json.dumps(asdict(proof.record)).encode()
         with self._lock:
             write_whole(self._pieces / name, header + b"\n" + proof.pieces)
-            self._records.put(name, proof.record)
-
-    def note(self, name: str, record: FileRecord) -> None:
-        """Remember the record of `name` as the file is now, of a file that is offered to nobody."""
-        self._records.put(name, record)
+            self.records.put(name, proof.record)
 
     def matches(self, name: str, proof: FileHash) -> bool:
         """Whether `name` is there, whole, and has these hashes. Does not read it."""
-        record = self._records.get(name)
+        record = self.records.get(name)
         if record is None or (record.size, record.xxh3) != (proof.size, proof.xxh3):
             return False
         if (known := self.get(name)) is None:

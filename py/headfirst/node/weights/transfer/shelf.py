@@ -30,12 +30,8 @@ class Shelf:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._items: dict[str, _Item] = {}
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
+        self.closed = False
         """Whether nothing is offered any more."""
-        return self._closed
 
     def put(self, name: str, proof: FileHash, path: Path, *, whole: bool) -> None:
         """Offer the file `path`, of which all pieces are there, or none yet."""
@@ -67,7 +63,7 @@ class Shelf:
     def close(self) -> None:
         """Offer nothing more."""
         with self._changed:
-            self._closed = True
+            self.closed = True
             self._items.clear()
             self._changed.notify_all()
 
@@ -107,7 +103,7 @@ class Shelf:
     def available(self, name: str, version: str, start: int, timeout: float) -> int:
         """Up to which byte the file is here without a gap from `start` on; `start` itself after `timeout`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._end(name, version, start) > start, timeout)
+            self._changed.wait_for(lambda: self.closed or self._end(name, version, start) > start, timeout)
             return self._end(name, version, start)
 
     def _end(self, name: str, version: str, start: int) -> int:

@@ -80,7 +80,7 @@ class Transport:
         self._receiver = Receiver(
             self._shelf, self._source, self.pass_over, self._is_silent, self._link, transfer.connections
         )
-        self._chain = Chain(
+        self.chain = Chain(
             board, lambda index: self._link(0, index), self._receiver.reroute, transfer.patience_s
         )
         self._stack = ExitStack()
@@ -89,30 +89,16 @@ class Transport:
         self._stack.enter_context(self._listener)
         self._stack.callback(self._shelf.close)
         self._stack.callback(self._receiver.close)
-        self._stack.enter_context(self._chain)
+        self._stack.enter_context(self.chain)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property
-    def failure(self) -> Exception | None:
-        """Why no other member is heard any more."""
-        return self._chain.failure
-
-    @property
     def traffic(self) -> Traffic:
         """What was sent and received so far."""
         return Traffic(self._listener.sent, self._receiver.received)
-
-    @property
-    def passed_over(self) -> list[str]:
-        """Which members sent what was wrong, and are asked for nothing any more."""
-        return self._chain.passed_over
-
-    def is_passed_over(self, index: int) -> bool:
-        """Whether a member sent what was wrong."""
-        return self._chain.is_passed_over(index)
 
     def address(self, index: int) -> str:
         """A member's first address."""
@@ -120,11 +106,7 @@ class Transport:
 
     def pass_over(self, index: int, why: str) -> None:
         """Ask a member for nothing any more, because of what it sent."""
-        self._chain.pass_over(index, why)
-
-    def farewell(self) -> None:
-        """Send each other member the last report of this one."""
-        self._chain.farewell()
+        self.chain.pass_over(index, why)
 
     def offer(self, name: str, proof: FileHash, path: Path) -> None:
         """Offer the file `path`, which is whole and proven."""
@@ -154,7 +136,7 @@ class Transport:
 
     def _source(self, name: str) -> int | None:
         holders, now = self._holders(name), time.monotonic()
-        able = [index for index in self._chain.before if index in holders and self._chain.is_reachable(index)]
+        able = [index for index in self.chain.before if index in holders and self.chain.is_reachable(index)]
         return min(able, key=lambda index: self._silent_until.get(index, 0) > now, default=None)
 
     def _is_silent(self, index: int) -> None:
