@@ -78,7 +78,8 @@ def _compare_with_its_own(folder: Path, manifest: Manifest) -> None:
     folder_manifest = manifests.load(folder)
     if folder_manifest is None:
         return
-    wrong = [name for name, record in folder_manifest.files.items() if _differs(manifest, name, record.xxh3)]
+    hashes = {name: record.xxh3 for name, record in manifest.files.items()}
+    wrong = [name for name, record in folder_manifest.files.items() if hashes.get(name) != record.xxh3]
     if wrong:
         listed = ", ".join(wrong[:3])
         raise NotReadyError(
@@ -86,11 +87,6 @@ def _compare_with_its_own(folder: Path, manifest: Manifest) -> None:
             where=str(folder),
             hint="Copy these files again, or remove that manifest if they were changed on purpose.",
         )
-
-
-def _differs(manifest: Manifest, name: str, xxh3: str) -> bool:
-    record = manifest.files.get(name)
-    return record is None or record.xxh3 != xxh3
 
 
 def _taken_over(link: Path, names: list[str], manifest: Manifest) -> Manifest:

@@ -9,7 +9,6 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from headfirst.node.weights.files import gigabytes
 
@@ -38,9 +37,7 @@ class WeightsProgress:
         self._report()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._report()
         if self._terminal:
             sys.stderr.write("\n")

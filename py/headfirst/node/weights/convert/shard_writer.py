@@ -8,7 +8,6 @@ import mmap
 import os
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 import xxhash
 
@@ -45,10 +44,8 @@ class ShardWriter:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind:
             self._discard()
 
     def free(self, count: int) -> memoryview:

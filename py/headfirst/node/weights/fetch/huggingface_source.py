@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_url, set_client_factory
@@ -30,7 +29,7 @@ from headfirst.common.errors import InputError
 from headfirst.common.untrusted import hex_digest, without_password
 from headfirst.node.weights.fetch.hub_answers import bound_httpx
 from headfirst.node.weights.fetch.partial_file import FetchStoppedError, PartialFile, WrongBytesError
-from headfirst.node.weights.fetch.source import Listing, RemoteFile, checked_listing, client_failed
+from headfirst.node.weights.fetch.source import Listing, RemoteFile, Source, checked_listing, client_failed
 
 if TYPE_CHECKING:
     from headfirst.node.weights.fetch.xet import XetStore
@@ -41,13 +40,14 @@ _CHUNK = 1024 * 1024
 """Bytes at a time; the client's own 10 MiB cost 20 MiB more memory for each file, and page faults."""
 
 
-class HuggingFaceSource:
+class HuggingFaceSource(Source):
     """One model at one revision: a branch, a tag or a commit; "" is the default branch."""
 
     note = ""
 
     def __init__(self, model: str, revision: str) -> None:
         self._model = model
+        self._where = f"{model} on Hugging Face"
         self._revision = revision
         self._xet = _xet_store()
         disable_progress_bars()
@@ -68,13 +68,8 @@ class HuggingFaceSource:
         entries = [
             (item.rfilename, item.size, item.lfs.sha256 if item.lfs else None) for item in info.siblings or []
         ]
-        where = self._where
-        commit = hex_digest(info.sha, what="the commit", where=where, digits=40)
-        return checked_listing(commit, entries, where)
-
-    def place(self, file: RemoteFile, target: Path) -> bool:
-        """A hub's files are always pulled."""
-        return False
+        commit = hex_digest(info.sha, what="the commit", where=self._where, digits=40)
+        return checked_listing(commit, entries, self._where)
 
     def pull(self, file: RemoteFile, listing: Listing, part: PartialFile) -> None:
         """Over Xet where the hub offers it (mirrors seldom do), else over HTTP with a range."""
@@ -108,13 +103,8 @@ class HuggingFaceSource:
             return False
         return True
 
-    @property
-    def _where(self) -> str:
-        return f"{self._model} on Hugging Face"
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        where = self._where
         try:
             yield
         except FetchStoppedError:
@@ -122,23 +112,23 @@ class HuggingFaceSource:
         except GatedRepoError as error:
             raise InputError(
                 "this model is gated: its owner approves each account",
-                where=where,
+                where=self._where,
                 hint="Accept the terms on the model's page, then give a token of that account in HF_TOKEN.",
             ) from error
         except (RepositoryNotFoundError, HFValidationError) as error:
             raise InputError(
                 "there is no such model, or it is private",
-                where=where,
+                where=self._where,
                 hint="Check the name (owner/model); for a private model give a token in HF_TOKEN.",
             ) from error
         except RevisionNotFoundError as error:
             raise InputError(
                 f"it has no revision {self._revision}",
-                where=where,
+                where=self._where,
                 hint="Check model_revision: a branch, a tag or a commit.",
             ) from error
         except Exception as error:  # the client raises the errors of whichever HTTP library it uses
-            raise client_failed(error, where) from error
+            raise client_failed(error, self._where) from error
 
 
 def _without_password(record: logging.LogRecord) -> bool:

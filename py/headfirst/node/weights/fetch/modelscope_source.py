@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from pathlib import Path
 
 from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import SOURCES
 from modelscope_hub import AuthenticationError, HubApi, InvalidParameter, NotFoundError, PermissionDeniedError
@@ -19,17 +18,18 @@ from modelscope_hub.errors import APIError
 from headfirst.common.errors import InputError
 from headfirst.node.weights.fetch.hub_answers import bound_requests
 from headfirst.node.weights.fetch.partial_file import FetchStoppedError, PartialFile
-from headfirst.node.weights.fetch.source import Listing, RemoteFile, checked_listing, client_failed
+from headfirst.node.weights.fetch.source import Listing, RemoteFile, Source, checked_listing, client_failed
 from headfirst.node.weights.files import CHUNK
 
 
-class ModelScopeSource:
+class ModelScopeSource(Source):
     """One model at one revision: a branch or a tag; "" is the default branch, master."""
 
     note = ""
 
     def __init__(self, model: str, revision: str) -> None:
         self._model = model
+        self._where = f"{model} on ModelScope"
         self._revision = revision or SOURCES["modelscope"].branch
         self._api = HubApi()
         bound_requests(self._api.legacy)
@@ -42,10 +42,6 @@ class ModelScopeSource:
         files = checked_listing("", blobs, self._where).files
         told = sorted((file.name, file.size, file.sha256) for file in files)
         return Listing(hashlib.sha256(repr(told).encode()).hexdigest(), files)
-
-    def place(self, file: RemoteFile, target: Path) -> bool:
-        """A hub's files are always pulled."""
-        return False
 
     def pull(self, file: RemoteFile, listing: Listing, part: PartialFile) -> None:
         """One stream, with a range where some of the file is there."""
@@ -70,13 +66,8 @@ class ModelScopeSource:
                 for chunk in response.iter_content(CHUNK):
                     part.write(chunk)
 
-    @property
-    def _where(self) -> str:
-        return f"{self._model} on ModelScope"
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        where = self._where
         try:
             yield
         except FetchStoppedError:
@@ -84,14 +75,14 @@ class ModelScopeSource:
         except (AuthenticationError, PermissionDeniedError) as error:
             raise InputError(
                 "this model is gated or private",
-                where=where,
+                where=self._where,
                 hint="Request access on the model's page, then give a token in MODELSCOPE_API_TOKEN.",
             ) from error
         except (NotFoundError, InvalidParameter) as error:
             raise InputError(
                 f"there is no such model, or it has no revision {self._revision}",
-                where=where,
+                where=self._where,
                 hint="Check the name (owner/model) and model_revision.",
             ) from error
         except Exception as error:  # the client raises the errors of its HTTP library too
-            raise client_failed(error, where) from error
+            raise client_failed(error, self._where) from error

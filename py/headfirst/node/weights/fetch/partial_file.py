@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
-from types import TracebackType
 
 from headfirst.common.errors import NotReadyError
 from headfirst.node.weights.files import CHUNK, publish
@@ -50,9 +49,7 @@ class PartialFile:
     def __enter__(self) -> PartialFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     @property

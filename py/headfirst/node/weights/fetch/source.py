@@ -84,7 +84,8 @@ class Source(Protocol):
         """Ask what is there; InputError where there is no such thing, NotReadyError where nothing answers."""
 
     def place(self, file: RemoteFile, target: Path) -> bool:
-        """Have the file in `target` without moving its bytes; False where they must be pulled."""
+        """Have the file in `target` without moving its bytes; False where they must be pulled, as a hub's."""
+        return False
 
     def pull(self, file: RemoteFile, listing: Listing, part: PartialFile) -> None:
         """Write the file's bytes from `part.size` on into `part`.

@@ -70,12 +70,8 @@ def _agrees(served: Path, sample: ScaleSample) -> bool:
             tensor.start + 2 * ((sample.row + line) * width + sample.column) for line in range(sample.rows)
         ]
         actual = b"".join(os.pread(file.fileno(), 2 * sample.columns, start) for start in starts)
-    return equal_bits(np.frombuffer(actual, "<u2"), _expected(sample))
-
-
-def _expected(sample: ScaleSample) -> npt.NDArray[np.uint16]:
-    of = {E4M3: expected_bits, E2M1: expected_bits_of_mxfp4}[sample.type]
-    return of(sample.codes, sample.scale_bits)
+    expected = {E4M3: expected_bits, E2M1: expected_bits_of_mxfp4}[sample.type]
+    return equal_bits(np.frombuffer(actual, "<u2"), expected(sample.codes, sample.scale_bits))
 
 
 def equal_bits(actual: npt.NDArray[np.uint16], expected: npt.NDArray[np.uint16]) -> bool:
