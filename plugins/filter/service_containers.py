@@ -13,8 +13,7 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Name → filter."""
-        return {"container_base": _base, "container_secrets": service_containers.secrets}
-
-
-def _base(role: str) -> dict[str, Any]:
-    return dict(service_containers.BASES[role])
+        return {
+            "container_base": lambda role: dict(service_containers.BASES[role]),
+            "container_secrets": service_containers.secrets,
+        }

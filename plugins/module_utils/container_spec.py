@@ -86,16 +86,16 @@ def canonical(spec: Spec, image_id: str, secret_env: t.Dict[str, str]) -> Spec:
     canon: Spec = {
         key: value for key, value in spec.items() if key != "files" and value not in (None, [], {}, "")
     }
-    canon["environment"] = {key: env_value(value) for key, value in spec.get("environment", {}).items()}
+    canon["environment"] = {key: str(value) for key, value in spec.get("environment", {}).items()}
     canon["image_id"] = image_id
     if secret_env:
-        canon["env_file_sha256"] = _sha256(secret_env)
+        canon["env_file_sha256"] = fingerprint(secret_env)
     return canon
 
 
 def fingerprint(spec: Spec) -> str:
-    """Return the SHA-256, in hex, of a canonical spec."""
-    return _sha256(spec)
+    """Return the SHA-256, in hex, of a canonical spec, or of a part of one."""
+    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
 
 
 def labels(spec: Spec) -> t.Dict[str, str]:
@@ -104,15 +104,10 @@ def labels(spec: Spec) -> t.Dict[str, str]:
     return {**spec_labels, SPEC_LABEL: fingerprint(spec), SPEC_JSON_LABEL: json.dumps(spec, sort_keys=True)}
 
 
-def env_value(value: t.Any) -> str:
-    """Return an environment value as a program reads it; YAML's true becomes `True`."""
-    return str(value)
-
-
 def create_arguments(spec: Spec, secret_env: t.Dict[str, str]) -> t.Dict[str, t.Any]:
     """Return docker SDK arguments of `containers.create`, but for name, labels and what needs SDK types."""
     arguments = {name: spec[name] for name, field in FIELDS.items() if field.sdk and spec.get(name)}
-    environment = {key: env_value(value) for key, value in spec["environment"].items()}
+    environment = {key: str(value) for key, value in spec["environment"].items()}
     return {**arguments, "init": spec["init"], "environment": {**environment, **secret_env}}
 
 
@@ -129,7 +124,7 @@ def run_options(spec: Spec, program: str = "docker") -> t.List[str]:
         if name == "gpus" and "," in value:  # the program reads it as CSV
             value = '"{}"'.format(value)
         if isinstance(value, dict):
-            value = ["{}={}".format(key, env_value(text)) for key, text in value.items()]
+            value = ["{}={}".format(key, str(text)) for key, text in value.items()]
         for text in value if isinstance(value, list) else [value]:
             words += [field.run] if text is True else [field.run, str(text)]
     return words
@@ -167,7 +162,3 @@ def gpu_request(gpus: str) -> t.Dict[str, t.Any]:
     if gpus.startswith("device="):
         return {**request, "device_ids": gpus[len("device=") :].split(",")}
     return {**request, "count": -1 if gpus == "all" else int(gpus)}
-
-
-def _sha256(value: t.Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 import time
-import typing as t
+
+from ansible_collections.headfirst.serving.plugins.module_utils import host_facts
 
 BLOCK = 16 << 20
 MOST_BYTES = 1 << 30
@@ -16,7 +17,7 @@ LEAST_BYTES = 64 << 20
 
 def read_rate(path: str) -> int:
     """Bytes a second of the largest file below `path`; 0 without a large one, or without direct reads."""
-    size, largest = max(_files(path), default=(0, ""))
+    size, largest = max(host_facts.files(path), default=(0, ""))
     if size < LEAST_BYTES:
         return 0
     try:
@@ -41,13 +42,3 @@ def _rate(file: int) -> int:
                 break
             total += count
         return int(total / (time.monotonic() - begin))
-
-
-def _files(path: str) -> t.Iterator[t.Tuple[int, str]]:
-    for folder, _folders, names in os.walk(path):
-        for name in names:
-            file = os.path.join(folder, name)
-            try:
-                yield os.lstat(file).st_size, file
-            except FileNotFoundError:  # removed while we were looking
-                continue

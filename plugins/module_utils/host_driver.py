@@ -62,6 +62,13 @@ def _installed(source: HostSource) -> str:
     return next(filter(None, versions), "")
 
 
+def installed(source: HostSource, names: t.Iterable[str]) -> t.Dict[str, str]:
+    """Version of each of these packages that is installed."""
+    listing = source.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n", *names)
+    lines = [line.split() for line in listing.splitlines()]
+    return {words[1]: words[2] for words in lines if words[0] == "installed"}
+
+
 def holds(source: HostSource) -> t.Set[str]:
     """Packages that apt does not move by itself."""
     return set(source.run("apt-mark", "showhold").split())

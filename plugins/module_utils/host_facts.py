@@ -50,13 +50,15 @@ def cores(source: HostSource) -> int:
 
 def disk(path: str) -> t.Dict[str, int]:
     """Free bytes of the filesystem that holds `path`, and the bytes that files under `path` take already."""
-    used = sum(itertools.islice(_sizes(path), MAX_FILES))
+    used = sum(size for size, _file in itertools.islice(files(path), MAX_FILES))
     return {"disk_free_bytes": free(path), "disk_used_bytes": used}
 
 
 def free(path: str) -> int:
     """Free bytes of the filesystem that holds `path`, or will hold it."""
-    return shutil.disk_usage(_existing(path)).free
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return shutil.disk_usage(path).free
 
 
 def file_system(source: HostSource, path: str) -> str:
@@ -72,16 +74,12 @@ def shared_memory() -> t.Dict[str, int]:
     return {"shm_bytes": usage.total, "shm_free_bytes": usage.free}
 
 
-def _existing(path: str) -> str:
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    return path
-
-
-def _sizes(path: str) -> t.Iterator[int]:
+def files(path: str) -> t.Iterator[t.Tuple[int, str]]:
+    """Size and path of each file below `path`."""
     for folder, _folders, names in os.walk(path):
         for name in names:
+            file = os.path.join(folder, name)
             try:
-                yield os.lstat(os.path.join(folder, name)).st_size
+                yield os.lstat(file).st_size, file
             except FileNotFoundError:  # removed while we were looking
                 continue

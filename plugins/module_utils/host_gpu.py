@@ -53,7 +53,7 @@ def _gpu(gpu: ElementTree.Element) -> t.Dict[str, t.Any]:
     return {
         "name": gpu.findtext("product_name", ""),
         "bus": gpu.get("id", "").lower()[-12:],  # sysfs writes the PCI domain with four digits
-        "memory_bytes": _mib(gpu.findtext("fb_memory_usage/total", "")),
+        "memory_bytes": _number(gpu.findtext("fb_memory_usage/total", "")) * MIB,
         "vbios": gpu.findtext("vbios_version", ""),
         "ecc_uncorrectable": sum(_number(gpu.findtext(f"ecc_errors/volatile/{name}", "")) for name in ECC),
         "remap_failure": gpu.findtext("remapped_rows/remapped_row_failure", "") == "Yes",
@@ -63,16 +63,12 @@ def _gpu(gpu: ElementTree.Element) -> t.Dict[str, t.Any]:
             {
                 "pid": _number(process.findtext("pid", "")),
                 "name": process.findtext("process_name", ""),
-                "memory_bytes": _mib(process.findtext("used_memory", "")),
+                "memory_bytes": _number(process.findtext("used_memory", "")) * MIB,
             }
             for process in gpu.iter("process_info")
             if "C" in process.findtext("type", "")
         ],
     }
-
-
-def _mib(text: str) -> int:
-    return _number(text) * MIB
 
 
 def _number(text: str) -> int:

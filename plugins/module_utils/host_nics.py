@@ -35,10 +35,6 @@ def _nic(source: HostSource, interface: t.Dict[str, t.Any]) -> t.Dict[str, t.Any
         "addresses": [info["local"] for info in interface["addr_info"] if info["family"] == "inet"],
         "mtu": interface["mtu"],
         "state": interface["operstate"],
-        "mbit": _speed(source.read(f"/sys/class/net/{name}/speed")),
+        # "" or -1 for one that is down, or whose driver does not report it.
+        "mbit": max(0, int(source.read(f"/sys/class/net/{name}/speed") or 0)),
     }
-
-
-def _speed(text: str) -> int:
-    """Mbit/s; 0 for an interface that is down or has no driver that reports it ("" or -1)."""
-    return max(0, int(text)) if text else 0

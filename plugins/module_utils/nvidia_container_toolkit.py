@@ -37,7 +37,7 @@ def gather(source: HostSource, version: str, repository: str, excluded: str) -> 
         return facts
     facts.update(
         driver=host_driver.version(source.read("/proc/driver/nvidia/version")),
-        packages=packages(source),
+        packages=host_driver.installed(source, PACKAGES),
         held=sorted(host_driver.holds(source) & set(PACKAGES)),
         repository_known=repository_known(source, repository, excluded),
         engine=engine(source),
@@ -45,13 +45,6 @@ def gather(source: HostSource, version: str, repository: str, excluded: str) -> 
         cdi=cdi(source),
     )
     return {**facts, "todo": todo(facts, version)}
-
-
-def packages(source: HostSource) -> t.Dict[str, str]:
-    """Version of each of PACKAGES that is installed."""
-    listing = source.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n", *PACKAGES)
-    lines = [line.split() for line in listing.splitlines()]
-    return {words[1]: words[2] for words in lines if words[0] == "installed"}
 
 
 def engine(source: HostSource) -> t.Dict[str, t.Any]:

@@ -45,7 +45,7 @@ def gather(source: HostSource, packages: t.List[str], devices: t.List[str]) -> F
         peer_memory=bool(driver) and not host_driver.is_open(driver),
     )
     persistent = source.read(PERSISTENT).split()
-    installed = _installed(source, [*packages, OFED])
+    installed = set(host_driver.installed(source, [*packages, OFED]))
     tasks = {
         # An OFED of somebody's own has the distribution's packages under other versions; it stays.
         "packages": OFED not in installed and not set(packages) <= installed,
@@ -153,9 +153,3 @@ def _notes(driver: str, peer_loaded: bool) -> t.List[str]:
         "GPUDirect is off, so every byte passes through the host's memory: the kernel refuses nvidia_peermem."
         " Its ib_core must support peer memory, as Ubuntu's and OFED's do; or take NVIDIA's open driver."
     ]
-
-
-def _installed(source: HostSource, names: t.List[str]) -> t.Set[str]:
-    listing = source.run("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\\n", *names)
-    lines = [line.split() for line in listing.splitlines()]
-    return {words[1] for words in lines if words[0] == "installed"}

@@ -8,10 +8,7 @@ description:
   - Applies the rules to each host, compares the hosts with each other, and fails when a finding is an error.
   - Runs on the controller and changes nothing.
 author: The Headfirst authors (@headfirst)
-attributes:
-  check_mode:
-    description: Changes nothing, so check mode is the same.
-    support: full
+extends_documentation_fragment: headfirst.serving.read_only
 options:
   results:
     description: Inventory name to the registered result of host_facts, failed and unreachable ones too.

@@ -7,10 +7,7 @@ version_added: 0.1.0
 description:
   - Runs on the controller, changes nothing, and fails for nothing that it finds.
 author: The Headfirst authors (@headfirst)
-attributes:
-  check_mode:
-    description: Changes nothing, so check mode is the same.
-    support: full
+extends_documentation_fragment: headfirst.serving.read_only
 options:
   hosts:
     description:

@@ -297,8 +297,8 @@ class Generations:
         names = {self._name, *self._names}
         others = {path for name in names for path in (self._records / name).glob("*.json")} - records
         present = [path for path in [*(_files(records) - _files(others)), *records] if path.exists()]
-        for path in present:
-            self._unlink(path)
+        for path in present if not self._check else ():
+            path.unlink()
         return bool(present)
 
     def _place(self, container: Container, name: str) -> t.Set[str]:
@@ -372,10 +372,6 @@ class Generations:
         if path.is_dir():  # Docker makes a folder where a file that it is to mount is missing
             path.rmdir()
         os.replace(file.name, str(path))  # the temporary file has mode 0600
-
-    def _unlink(self, path: Path) -> None:
-        if not self._check:
-            path.unlink()
 
 
 def _share(one: t.Set[str], other: t.Set[str]) -> bool:

@@ -10,10 +10,7 @@ description:
   - Reads in one round trip which one is there, whether it answers, and how it is configured.
   - Changes nothing. Does not need Python's docker SDK.
 author: The Headfirst authors (@headfirst)
-attributes:
-  check_mode:
-    description: Changes nothing, so check mode is the same.
-    support: full
+extends_documentation_fragment: headfirst.serving.read_only
 options:
   program:
     description: The program of the runtime.

@@ -11,10 +11,7 @@ description:
   - Reads sysfs, procfs, nvidia-smi, iproute2, dmesg, dpkg and the Docker Engine, all in parallel.
   - Changes nothing and evaluates nothing. What a host does not have is empty; without root, dmesg may be too.
 author: The Headfirst authors (@headfirst)
-attributes:
-  check_mode:
-    description: Changes nothing, so check mode is the same.
-    support: full
+extends_documentation_fragment: headfirst.serving.read_only
 options:
   disk_path:
     description: Folder whose filesystem is measured; it need not exist yet.

@@ -10,10 +10,7 @@ version_added: 0.1.0
 description:
   - Reports in one round which work of role host_tuning is done already. Changes nothing.
 author: The Headfirst authors (@headfirst)
-attributes:
-  check_mode:
-    description: Changes nothing, so check mode is the same.
-    support: full
+extends_documentation_fragment: headfirst.serving.read_only
 options:
   files:
     description: The role's files and the text that each should hold; an empty text means no file.

@@ -10,10 +10,7 @@ version_added: 0.1.0
 description:
   - Reads sysfs, dpkg, apt's sources, daemon.json and the Docker Engine in one round trip. Changes nothing.
 author: The Headfirst authors (@headfirst)
-attributes:
-  check_mode:
-    description: Changes nothing, so check mode is the same.
-    support: full
+extends_documentation_fragment: headfirst.serving.read_only
 options:
   version:
     description: The version that the packages shall have; empty is any.

@@ -11,10 +11,7 @@ description:
   - Reads sysfs, procfs, nvidia-smi, modinfo, dkms, dpkg and systemd, in one round trip.
   - Changes nothing, and needs no driver.
 author: The Headfirst authors (@headfirst)
-attributes:
-  check_mode:
-    description: Changes nothing, so check mode is the same.
-    support: full
+extends_documentation_fragment: headfirst.serving.read_only
 options:
   pin_file:
     description: apt preferences that name the version of the driver.

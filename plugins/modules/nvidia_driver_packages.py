@@ -12,10 +12,7 @@ description:
     of all packages, the fabric manager included. A package's name is never taken for its version.
   - Changes nothing. Fails where there is no such version, and reports which ones there are.
 author: The Headfirst authors (@headfirst)
-attributes:
-  check_mode:
-    description: Changes nothing, so check mode is the same.
-    support: full
+extends_documentation_fragment: headfirst.serving.read_only
 options:
   sets:
     description: Names of a driver's packages, one list for each way in which they may be cut, the best first.

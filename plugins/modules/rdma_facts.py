@@ -10,10 +10,7 @@ version_added: 0.1.0
 description:
   - Reads PCI, /sys/class/infiniband, the kernel's modules and dpkg in one round trip. Changes nothing.
 author: The Headfirst authors (@headfirst)
-attributes:
-  check_mode:
-    description: Changes nothing, so check mode is the same.
-    support: full
+extends_documentation_fragment: headfirst.serving.read_only
 options:
   packages:
     description: Packages that shall be installed.

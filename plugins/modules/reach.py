@@ -14,10 +14,7 @@ description:
     nothing is sent.
   - Fails for nothing that it sees; the caller judges.
 author: The Headfirst authors (@headfirst)
-attributes:
-  check_mode:
-    description: Changes nothing, so check mode is the same.
-    support: full
+extends_documentation_fragment: headfirst.serving.read_only
 options:
   address:
     description: This host's own address, at which the others reach it.

@@ -211,14 +211,7 @@ def _systemd_run(job: Job) -> list[str]:
     log = f"append:{job.folder}/log"
     # $$ is systemd's escape of $: these variables are the shell's, which ExecStopPost gives it.
     words = "$$SERVICE_RESULT $$EXIT_CODE $$EXIT_STATUS"
-    ended = "; ".join(
-        [
-            f"cd {job.folder}",
-            f"rm -rf {job.secret_folder}",
-            f"echo {words} >exit.part",
-            "mv exit.part exit",
-        ]
-    )
+    ended = f"cd {job.folder}; rm -rf {job.secret_folder}; echo {words} >exit.part; mv exit.part exit"
     environment = {
         **job.environment,
         "HEADFIRST_PROGRESS_FILE": f"{job.folder}/progress.json",

@@ -82,7 +82,8 @@ def printable(text: str) -> str:
 def _names(value: Any, spec: Spec, where: str) -> dict[str, Any]:
     _require(isinstance(value, dict), where, "an object", value)
     if unknown := [name for name in value if name not in spec]:
-        raise ValueError(f"it has {quoted(unknown[0])}{_inside(where)}, which nothing here reads")
+        place = f" in {where}" if where else ""
+        raise ValueError(f"it has {quoted(unknown[0])}{place}, which nothing here reads")
     document = {}
     for name, kind in spec.items():
         rule = {"type": kind} if isinstance(kind, str) else kind
@@ -179,10 +180,6 @@ def _require(right: bool, where: str, expected: str, value: Any) -> None:
 def _require_match(text: str, rule: Spec, where: str) -> None:
     pattern = rule.get("pattern", "")
     _require(not pattern or bool(re.fullmatch(pattern, text)), where, f"text like {pattern}", text)
-
-
-def _inside(where: str) -> str:
-    return f" in {where}" if where else ""
 
 
 def quoted(value: Any) -> str:

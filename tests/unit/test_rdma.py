@@ -18,8 +18,9 @@ def look(folder: Path, shape: str, devices: tuple[str, ...] = (), **changes: Any
 
 
 def installed(*names: str) -> dict[str, str]:
-    line = "dpkg-query -W -f ${db:Status-Status} ${Package}\\n rdma-core ibverbs-providers ofed-scripts"
-    return {line: "".join(f"installed {name}\n" for name in names)}
+    form = "${db:Status-Status} ${Package} ${Version}\\n"
+    line = f"dpkg-query -W -f {form} rdma-core ibverbs-providers ofed-scripts"
+    return {line: "".join(f"installed {name} 1.0\n" for name in names)}
 
 
 def loaded(*names: str) -> dict[str, str]:
