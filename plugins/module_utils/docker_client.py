@@ -6,18 +6,19 @@ import typing as t
 
 try:
     import docker
-    from docker.errors import APIError, DockerException, NotFound
+    from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 
     SDK_ERROR: t.Optional[str] = None
 except ImportError as error:
     SDK_ERROR = str(error)
     # Something to catch in `except`; connect() has ended the module before it could be raised.
-    APIError = DockerException = NotFound = Exception  # type: ignore[assignment,misc]
+    APIError = DockerException = ImageNotFound = NotFound = Exception  # type: ignore[assignment,misc]
 
-__all__ = ["APIError", "DockerException", "NotFound", "connect"]
+__all__ = ["APIError", "DockerException", "ImageNotFound", "NotFound", "connect", "find"]
 
 if t.TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
+    from docker.models.containers import Container
 
 
 def connect(module: AnsibleModule, timeout_s: int = 60) -> t.Optional[docker.DockerClient]:
@@ -36,6 +37,14 @@ def connect(module: AnsibleModule, timeout_s: int = 60) -> t.Optional[docker.Doc
         _fail(module, f"The Docker Engine does not answer: {error}", "journalctl -u docker -n 50")
         return None
     return client
+
+
+def find(client: t.Optional[docker.DockerClient], name: str) -> t.Optional[Container]:
+    """Return the container called so; None where there is none, or no engine."""
+    try:
+        return client.containers.get(name) if client is not None else None
+    except NotFound:
+        return None
 
 
 def _fail(module: AnsibleModule, what: str, command: str) -> None:

@@ -103,19 +103,17 @@ image_id: {description: ID of the image that the spec names., type: str, returne
 exit_code: {description: Exit code of a container that had ended., type: int, returned: when it did not run}
 """
 
-import contextlib
 import json
 import os
 import typing as t
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.headfirst.serving.plugins.module_utils import container_runtime, container_spec
-from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
-
-# Without the SDK connect() ends the module, or check mode goes on without an engine.
-with contextlib.suppress(ImportError):
-    from docker.errors import ImageNotFound, NotFound
+from ansible_collections.headfirst.serving.plugins.module_utils import (
+    container_runtime,
+    container_spec,
+    docker_client,
+)
 
 if t.TYPE_CHECKING:
     from docker import DockerClient
@@ -139,10 +137,10 @@ def main() -> None:
         required_if=[("state", "created", ("spec",))],
         supports_check_mode=True,
     )
-    client = connect(module)
+    client = docker_client.connect(module)
     try:
         module.exit_json(**_apply(module, client, container_runtime.of_engine(module, client)))
-    except DockerException as error:
+    except docker_client.DockerException as error:
         # The engine's own words, where it answered, without the HTTP around them.
         words = getattr(error, "explanation", None) or error
         module.fail_json(msg="Container {}: {}".format(module.params["name"], words))
@@ -152,7 +150,7 @@ def _apply(
     module: AnsibleModule, client: t.Optional[DockerClient], runtime: container_runtime.Runtime
 ) -> t.Dict[str, t.Any]:
     params = module.params
-    container = _find(client, params["name"])
+    container = docker_client.find(client, params["name"])
     running = container is not None and container.attrs["State"]["Running"]
     result: t.Dict[str, t.Any] = {"changed": False, "exists": container is not None, "running": running}
     if container is not None and not running:
@@ -225,20 +223,11 @@ def _started(
     return {"changed": not running}
 
 
-def _find(client: t.Optional[DockerClient], name: str) -> t.Optional[Container]:
-    if client is None:
-        return None
-    try:
-        return client.containers.get(name)
-    except NotFound:
-        return None
-
-
 def _image_id(module: AnsibleModule, client: t.Optional[DockerClient], image: str) -> str:
     if client is not None:
         try:
             return str(client.images.get(image).id)
-        except ImageNotFound:
+        except docker_client.ImageNotFound:
             pass
     if not module.check_mode:
         module.fail_json(

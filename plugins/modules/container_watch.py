@@ -82,7 +82,6 @@ log:
 now: {description: "The node's clock, in seconds since 1970.", type: float, returned: always}
 """
 
-import contextlib
 import re
 import time
 import typing as t
@@ -91,17 +90,13 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils import (
     container_spec,
     docker_api,
+    docker_client,
     generation_records,
     host_driver,
     host_source,
     http_probe,
     readiness,
 )
-from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
-
-# Without the SDK connect() ends the module, or check mode goes on without an engine.
-with contextlib.suppress(ImportError):
-    from docker.errors import NotFound
 
 if t.TYPE_CHECKING:
     from docker import DockerClient
@@ -138,21 +133,18 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    client = connect(module)
+    client = docker_client.connect(module)
     try:
         seen = _watch(module, client)
         module.exit_json(changed=False, now=time.time(), **seen)
-    except DockerException as error:
+    except docker_client.DockerException as error:
         module.fail_json(msg="Container {}: {}".format(module.params["name"], error))
 
 
 def _watch(module: AnsibleModule, client: t.Optional[DockerClient]) -> t.Dict[str, t.Any]:
     params = module.params
     end = time.monotonic() + params["seconds"]
-    try:
-        container = client.containers.get(params["name"]) if client is not None else None
-    except NotFound:
-        container = None
+    container = docker_client.find(client, params["name"])
     if container is None:
         return dict(ABSENT)
     first = container.attrs

@@ -67,12 +67,7 @@ import typing as t
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.headfirst.serving.plugins.module_utils import page_backup, page_copy
-from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
-
-# Without the SDK connect() ends the module, or check mode goes on without an engine.
-with contextlib.suppress(ImportError):
-    from docker.errors import APIError, NotFound
+from ansible_collections.headfirst.serving.plugins.module_utils import docker_client, page_backup, page_copy
 
 if t.TYPE_CHECKING:
     from docker.models.containers import Container
@@ -103,7 +98,7 @@ def main() -> None:
         if module.params["state"] != "listed":
             result = _change(module, folder)
         module.exit_json(**result, backups=page_backup.listed(folder))
-    except (page_backup.BackupError, DockerException, OSError) as error:
+    except (page_backup.BackupError, docker_client.DockerException, OSError) as error:
         module.fail_json(msg="Backups of {}: {}.".format(module.params["name"], error))
 
 
@@ -140,15 +135,10 @@ def _change(module: AnsibleModule, folder: Path) -> t.Dict[str, t.Any]:
 
 def _container(module: AnsibleModule) -> t.Optional[Container]:
     """The container; in check mode it may not be there yet."""
-    client = connect(module)
-    if client is None:
-        return None
-    try:
-        return client.containers.get(module.params["name"])
-    except NotFound:
-        if module.check_mode:
-            return None
-        raise page_backup.BackupError("there is no such container on this node") from None
+    container = docker_client.find(docker_client.connect(module), module.params["name"])
+    if container is None and not module.check_mode:
+        raise page_backup.BackupError("there is no such container on this node")
+    return container
 
 
 def _data(container: Container) -> Path:
@@ -186,7 +176,7 @@ def _copied(page: Container, data: Path, arguments: t.List[str]) -> page_backup.
         yield from pieces
     finally:
         end.cancel()
-        with contextlib.suppress(APIError):  # it removes itself
+        with contextlib.suppress(docker_client.APIError):  # it removes itself
             container.remove(force=True)
 
 
