@@ -94,10 +94,7 @@ class Docker:
 
     def set_restart_policy(self, container: Container, policy: str, check: bool) -> bool:
         """Give a container a restart policy; return whether it had another one."""
-        if container.attrs["HostConfig"]["RestartPolicy"]["Name"] in (
-            policy,
-            "" if policy == "no" else policy,
-        ):
+        if (container.attrs["HostConfig"]["RestartPolicy"]["Name"] or "no") == policy:
             return False
         if not check:
             try:

@@ -198,7 +198,6 @@ class _Turns:
 
     def run(self, name: str, what: str, turn: Callable[[], T]) -> T | None:
         """What one turn returns, None where it raises; an event is about the replica `name`."""
-        result = None
         try:
             result = turn()
         except Exception as error:
@@ -206,8 +205,8 @@ class _Turns:
             if text != self._last:
                 self._events.add(name, "error", text)
             self._last = text
-        else:
-            self._last = ""
+            return None
+        self._last = ""
         return result
 
 

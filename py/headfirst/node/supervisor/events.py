@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from headfirst.common.state_files import replace_file
+
 FILE = Path("/var/lib/headfirst/supervisor/events.jsonl")
 # Characters of the logs of the ranks that an event is not about: all together, and of each at least.
 _OTHER_LOGS, _LEAST_LOG = 65_536, 1024
@@ -67,10 +69,7 @@ class Events:
     def _halve(self) -> None:
         """Remove the older half; bytes, since a damaged disk may have left some that are no text."""
         history = self._file.read_bytes()
-        part = self._file.with_suffix(".part")
-        part.touch(mode=0o600)
-        part.write_bytes(history[len(history) // 2 :].partition(b"\n")[2])
-        part.replace(self._file)
+        replace_file(self._file, history[len(history) // 2 :].partition(b"\n")[2])
 
 
 def _end(lines: Sequence[str], longest: int) -> list[str]:

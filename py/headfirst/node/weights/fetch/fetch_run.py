@@ -129,7 +129,8 @@ class FetchRun:
         if proof is None:
             self.changed = True
             manifests.discard(self._target)
-            proof = self._placed(file) or self._brought(file)
+            placed = self._source.place(file, self._target)
+            proof = self._proven(file) if placed else self._brought(file)
         self._fetched.put(file.name, proof.record)
         self._arrived(file.name, proof)
         return proof.record
@@ -150,9 +151,6 @@ class FetchRun:
         if not self._in_place:
             path.unlink()
         return None
-
-    def _placed(self, file: RemoteFile) -> FileHash | None:
-        return self._proven(file) if self._source.place(file, self._target) else None
 
     def _proven(self, file: RemoteFile) -> FileHash:
         proof = self._proofs.get(file.name)

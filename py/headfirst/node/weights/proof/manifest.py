@@ -140,6 +140,7 @@ def build(
 ) -> Manifest:
     """Hash these files (only what the cache does not have) and return their manifest, not yet saved."""
     cache = HashCache(folder)
+    seen = progress.add if progress else lambda _count: None
 
     def record(name: str) -> FileRecord:
         known = cache.get(name)
@@ -147,10 +148,6 @@ def build(
             seen(known.size)
             return known
         return cache.put(name, fingerprint(contained(folder, name), seen))
-
-    def seen(count: int) -> None:
-        if progress:
-            progress.add(count)
 
     if progress:
         progress.total = sum((folder / name).stat().st_size for name in names)
