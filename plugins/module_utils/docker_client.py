@@ -14,6 +14,7 @@ except ImportError as error:
     # Something to catch in `except`; connect() has ended the module before it could be raised.
     APIError = DockerException = ImageNotFound = NotFound = Exception  # type: ignore[assignment,misc]
 
+TIMEOUT_S = 60  # for one answer of the engine
 __all__ = ["APIError", "DockerException", "ImageNotFound", "NotFound", "connect", "find"]
 
 if t.TYPE_CHECKING:
@@ -21,17 +22,16 @@ if t.TYPE_CHECKING:
     from docker.models.containers import Container
 
 
-def connect(module: AnsibleModule, timeout_s: int = 60) -> t.Optional[docker.DockerClient]:
+def connect(module: AnsibleModule) -> t.Optional[docker.DockerClient]:
     """Return a client that has answered a ping; end the module with a next step when there is none.
 
     In check mode a node without an engine gives None: the steps that would have installed it did not run.
-    `timeout_s` is the wait for one answer of the engine, in seconds.
     """
     if SDK_ERROR is not None:
         _fail(module, f"Python's docker SDK is missing ({SDK_ERROR})", "apt-get install python3-docker")
         return None
     try:
-        client = docker.from_env(version="auto", timeout=timeout_s)
+        client = docker.from_env(version="auto", timeout=TIMEOUT_S)
         client.ping()
     except DockerException as error:
         _fail(module, f"The Docker Engine does not answer: {error}", "journalctl -u docker -n 50")

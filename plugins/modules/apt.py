@@ -1,7 +1,4 @@
-#!/usr/bin/python
 """Documentation of action `apt`, which runs on the controller: plugins/action/apt.py."""
-
-from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apt

@@ -1,7 +1,4 @@
-#!/usr/bin/python
 """Documentation of the action plugin of the same name, which runs modules on the hosts."""
-
-from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rollout

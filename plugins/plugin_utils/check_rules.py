@@ -21,34 +21,24 @@ class CheckRule:
     """One check. `look` takes a host's facts (module host_facts) and the limits of the role."""
 
     id: str
-    severity: str  # error ends the run; warning is only reported
+    look: Callable[[Facts, Limits], Iterator[str]]
     why: str
     fix: str
-    look: Callable[[Facts, Limits], Iterator[str]]
-    failures: tuple[int, ...]  # numbers of known failures in docs/diagnose.md
-    gpus: bool  # read only where GPUs serve
-    role: str  # the role that fixes it, where that is applied after the check
-    reboot: bool  # and fixes it only by a reboot
+    severity: str = "error"  # error ends the run; warning is only reported
+    failures: tuple[int, ...] = ()  # numbers of known failures in docs/diagnose.md
+    gpus: bool = False  # read only where GPUs serve
+    role: str = ""  # the role that fixes it, where that is applied after the check
+    reboot: bool = False  # and fixes it only by a reboot
 
 
 RULES: list[CheckRule] = []
 
 
-def rule(
-    id: str,
-    *,
-    severity: str = "error",
-    why: str,
-    fix: str,
-    failures: tuple[int, ...] = (),
-    gpus: bool = False,
-    role: str = "",
-    reboot: bool = False,
-) -> Callable[[Callable[[Facts, Limits], Iterator[str]]], CheckRule]:
-    """Register the decorated function as a rule."""
+def rule(id: str, **fields: Any) -> Callable[[Callable[[Facts, Limits], Iterator[str]]], CheckRule]:
+    """Register the decorated function as a rule; `fields` are the others of CheckRule."""
 
     def register(look: Callable[[Facts, Limits], Iterator[str]]) -> CheckRule:
-        RULES.append(CheckRule(id, severity, why, fix, look, failures, gpus, role, reboot))
+        RULES.append(CheckRule(id, look, **fields))
         return RULES[-1]
 
     return register
