@@ -129,7 +129,7 @@ def keys_vars(cluster: Cluster, secrets: Secrets) -> HostVars:
 
 
 def proxy_stop_vars(cluster: Cluster) -> HostVars:
-    """Variables for `playbooks/stop_proxy.yml`."""
+    """Variables for `playbooks/stop_page.yml`."""
     return {cluster.webui.name: {"proxy_name": names.PROXY}}
 
 
