@@ -13,14 +13,13 @@ SBIN = ":/usr/sbin:/sbin"  # not in the PATH of a login without root
 
 
 class HostSource:
-    """A host's files and commands; with another `root`, those of a host that was recorded.
+    """A host's files and commands; those of a recorded host with another `root`, which stands for /.
 
     What is not there reads as empty: a host without GPUs has no nvidia-smi. Commands that do not come to an
     end are listed in `stuck`.
     """
 
     def __init__(self, root: str = "/") -> None:
-        """`root` is the folder that stands for /."""
         self.root = root.rstrip("/")
         self.stuck: t.List[str] = []
 

@@ -82,9 +82,7 @@ def cdi(source: HostSource) -> t.Dict[str, t.Any]:
 def todo(facts: t.Dict[str, t.Any], version: str) -> t.List[str]:
     """What is left to do, in this order: packages, hold, runtime, links, cdi."""
     installed, docker = facts["packages"], facts["engine"]
-    right = len(installed) == len(PACKAGES) and all(
-        is_version(installed[name], version) for name in installed
-    )
+    right = len(installed) == len(PACKAGES) and all(is_version(each, version) for each in installed.values())
     tasks = {
         "packages": not right,
         "hold": len(facts["held"]) < len(PACKAGES),

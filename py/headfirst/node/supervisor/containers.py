@@ -67,8 +67,7 @@ class Containers:
 
     def stop(self, name: str) -> None:
         """Stop the container, also one whose processes are stopped. Raises EngineDown."""
-        container = self._docker().containers.get(name)
-        container.stop(timeout=STOP_S)
+        self._docker().containers.get(name).stop(timeout=STOP_S)
 
     def activate(self, name: str, generation: str) -> None:
         """Stop what has the name, and give it to the container of another generation. Raises EngineDown."""

@@ -16,9 +16,7 @@ MODES = ("auto", "head", "all")
 _AHEAD = 1  # files that a member is given before it has time for them: news take a moment
 _ROUNDS = 8  # in which all files are fetched, at least: what is fetched last must still be passed on
 _SILENCE_S = 20.0
-_HOLDER_WAIT_S = (
-    10.0  # for a member that has a file from an earlier run, and still asks the source for its list
-)
+_HOLDER_WAIT_S = 10.0  # for a member that has a file already, and still asks the source for its list
 _WARM_S, _PROBE_S = 2.0, 5.0
 _FASTER = 1.25
 

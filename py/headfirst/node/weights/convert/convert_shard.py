@@ -100,9 +100,8 @@ def _stream_fp8(
     inputs: _Inputs, source: SafetensorsFile, item: Scaled, strip: memoryview, out: ShardWriter, done: _Done
 ) -> None:
     """A strip of rows at a time, matrix by matrix."""
-    from headfirst.node.weights.convert.fp8 import (
-        dequantise,  # only here: numba takes most of a second to import
-    )
+    # Only here: numba takes most of a second to import.
+    from headfirst.node.weights.convert.fp8 import dequantise
 
     rows, columns = item.shape[-2:]
     height, width = item.block

@@ -44,7 +44,8 @@ class PartialFile:
         if sha256 is None or path.stat().st_size > size:
             self.restart()
         else:
-            self._take_over()
+            while chunk := self._file.read(CHUNK):
+                self._count(chunk)
 
     def __enter__(self) -> PartialFile:
         return self
@@ -109,10 +110,6 @@ class PartialFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         publish(self.path, path)
         return proof
-
-    def _take_over(self) -> None:
-        while chunk := self._file.read(CHUNK):
-            self._count(chunk)
 
     def _count(self, data: bytes) -> None:
         self._hasher.update(data)
