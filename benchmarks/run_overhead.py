@@ -85,7 +85,7 @@ def run_plain(inventory: Path, playbook: Path) -> None:
 
 def run_ours(inventory: Path, playbook: Path, log: Path) -> None:
     """The same through run_playbook."""
-    result = run_playbook(playbook, [inventory], reporter=QuietReporter(), log_file=log, forks=FORKS)
+    result = run_playbook(playbook, [inventory], reporter=QuietReporter(), log_file=log, hosts=FORKS)
     assert result.ok, result
 
 

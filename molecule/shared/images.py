@@ -14,10 +14,11 @@ from pathlib import Path
 from headfirst.control import demo
 from headfirst.control.deployment.lab_nodes import share_dir
 from headfirst.control.images import build, recipes
+from headfirst.decide.containers.image import ImageRecipe
 from headfirst.decide.engines.sglang import cpu_image
 from headfirst.node.weights.convert.convert_folder import convert
 
-RECIPES = {
+RECIPES: dict[str, ImageRecipe | build.DebianRecipe] = {
     "engine": cpu_image.RECIPE,
     "webui": recipes.OPEN_WEBUI,
     "router": recipes.SMG,

@@ -11,6 +11,7 @@ import zlib
 from pathlib import Path
 
 from headfirst.control.lab import lifecycle, types
+from headfirst.control.paths import state_dir
 
 INVENTORY = """[head]
 {head}
@@ -34,7 +35,7 @@ def describe(scenario: str, nodes: int, shared: Path) -> types.Lab:
         name=name,
         subnet=f"{base}.0/24",
         nodes=tuple(types.LabNode(f"node{i}", f"{base}.{10 + i}") for i in range(1, nodes + 1)),
-        state_dir=types.state_home() / name,
+        state_dir=state_dir("lab", name),
         shared_dir=shared,
     )
 
