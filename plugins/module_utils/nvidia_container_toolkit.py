@@ -39,7 +39,7 @@ def gather(source: HostSource, version: str, repository: str, excluded: str) -> 
         driver=host_driver.version(source.read("/proc/driver/nvidia/version")),
         packages=host_driver.installed(source, PACKAGES),
         held=sorted(host_driver.holds(source) & set(PACKAGES)),
-        repository_known=repository_known(source, repository, excluded),
+        repository_known=apt_sources.has(source, repository, excluded),
         engine=engine(source),
         links=CONTROL_DEVICE in source.names("/dev/char") and bool(source.read(LINKS_RULE)),
         cdi=cdi(source),
@@ -101,12 +101,6 @@ def todo(facts: t.Dict[str, t.Any], version: str) -> t.List[str]:
 def is_version(installed: str, planned: str) -> bool:
     """Whether a package has the planned version, which may leave out the packaging's revision; "" is any."""
     return not planned or installed == planned or installed.startswith(planned + "-")
-
-
-def repository_known(source: HostSource, repository: str, excluded: str) -> bool:
-    """Whether a file of apt sources that is not ours has the repository, or what is below it."""
-    below = repository.rstrip("/") + "/"
-    return bool(repository) and any(below in line + "/" for line in apt_sources.lines(source, excluded))
 
 
 def _config(text: str) -> t.Dict[str, t.Any]:

@@ -22,7 +22,7 @@ options:
     type: path
     required: true
   repository:
-    description: URI of a repository; the result reports whether another file of apt sources has it.
+    description: URI of a mirror; the result reports whether another file of apt sources has what is below it.
     type: str
     default: ""
 """
@@ -59,12 +59,6 @@ from ansible_collections.headfirst.serving.plugins.module_utils import apt_sourc
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 
-def repository_known(source: HostSource, repository: str, excluded: str) -> bool:
-    """Whether a file of apt sources that is not ours has the repository."""
-    uri = re.compile(re.escape(repository.rstrip("/")) + r"/?(\s|$)")
-    return bool(repository) and any(uri.search(line) for line in apt_sources.lines(source, excluded))
-
-
 def main() -> None:
     """Read the state and exit."""
     module = AnsibleModule(
@@ -79,7 +73,7 @@ def main() -> None:
     host = nvidia_driver.gather(source)
     pin = re.search(r"^Pin: version ([\d.]+)-", source.read(module.params["pin_file"]), re.MULTILINE)
     host["pinned"] = pin.group(1) if pin else ""
-    host["repository_known"] = repository_known(
+    host["repository_known"] = apt_sources.has(
         source, module.params["repository"], module.params["source_file"]
     )
     module.exit_json(changed=False, host=host)

@@ -12,6 +12,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.headfirst.serving.plugins.module_utils import apt_sources
 from ansible_collections.headfirst.serving.plugins.module_utils import nvidia_container_toolkit as toolkit
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 from recorded_hosts import RecordedSource
 from variables_of_role import role_vars
 
@@ -120,6 +121,14 @@ def test_a_toolkit_without_units_of_its_own(tmp_path: Path) -> None:
 )
 def test_a_repository_that_the_host_has_already(tmp_path: Path, path: str, text: str, known: bool) -> None:
     assert look(tmp_path, files={f"{apt_sources.FOLDER}/{path}": text})["repository_known"] is known
+
+
+def test_the_drivers_mirror_has_a_folder_for_each_system(tmp_path: Path) -> None:
+    mirror = "https://developer.download.nvidia.com/compute/cuda/repos"
+    sources = tmp_path / "etc/apt/sources.list"
+    sources.parent.mkdir(parents=True)
+    sources.write_text(f"deb [signed-by=/k] {mirror}/ubuntu2204/x86_64/ /\n")
+    assert apt_sources.has(HostSource(str(tmp_path)), mirror, "")
 
 
 def value(expression: str, installed: dict[str, str] | None = None, **variables: Any) -> Any:
