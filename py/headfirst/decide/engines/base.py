@@ -464,7 +464,7 @@ class Engine:
         lambda stage, stages, layers, environment: range(layers)
     )
     # The type in which it computes; None, and by default: that of the checkpoint.
-    computing: Callable[[Checkpoint, Gpu | None, Values], Computing | None] = lambda *_: None
+    computing: Callable[[Checkpoint, Gpu | None, Values], Computing | None] = lambda model, gpu, values: None
     # What the adapters need, or why one is refused; by default nothing.
     adapter_needs: Callable[[Adapters, Values], ArgumentNeeds] = lambda adapters, values: ArgumentNeeds()
     # What a draft model needs, or why it is refused.
@@ -475,12 +475,14 @@ class Engine:
     adapter_slots: AdapterSlots | None = None
     # Why the longest request that the arguments set is refused, of the checkpoint, the arguments' values and
     # the user's environment, a clause each. By default nothing: it accepts every length.
-    length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = lambda *_: []
+    length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = (
+        lambda checkpoint, values, environment: []
+    )
     # How it divides prefill and decode; None: not as these routers need it.
     disaggregation: Disaggregation | None = None
     ports_alone: range = range(0)  # of which a replica on one host takes a port, on every interface
     # Why what is in the image cannot serve the checkpoint on the GPU, a clause each. By default nothing.
-    start_problems: Callable[[Checkpoint, EngineStart], list[str]] = lambda *_: []
+    start_problems: Callable[[Checkpoint, EngineStart], list[str]] = lambda checkpoint, start: []
     publishes: Callable[[Values], bool] = lambda values: True  # whether rank 0 publishes the metrics
     # Options with which the service would not answer clients, checks or monitoring, by destination.
     refused: Mapping[str, RefusedOption] = field(default_factory=dict)
