@@ -15,7 +15,7 @@ from headfirst.decide.plan import types
 _OTHER_FILES = ("gguf", "npcache", "pt")
 _EXTERNAL = (
     "engine_env={packages}: {engine.title} {engine.version} itself has no model class "
-    "{checkpoint.architecture}. The plan does not check whether the package has it, and what its class "
+    "{checkpoint.architecture}. The plan does not check whether the package has it, or what its class "
     "refuses. It computes memory and layout from config.json."
 )
 _NOT_MOUNTED = (
