@@ -120,9 +120,9 @@ class Daemon:
             if name in heads and record.ranks[0] == self._settings.address
         }
         for name, replica in list(self._kept.items()):
-            if replicas.get(name) != replica.record:
+            if replicas.get(name) != replica.keeper.record:
                 # A run changes what has the name and has not served yet. A successor may have its address.
-                has_successor = replica.record.url in [record.url for record in replicas.values()]
+                has_successor = replica.keeper.record.url in [record.url for record in replicas.values()]
                 replica.end(leaves=not has_successor and name not in heads)
                 del self._kept[name]
         for name in replicas.keys() - self._kept.keys():
@@ -134,7 +134,8 @@ class Daemon:
             rank.name, "its record", lambda: records.read(rank.name, rank.generation)
         )
         replica = self._kept.get(rank.name)
-        return read or (replica.record if replica and replica.record.generation == rank.generation else None)
+        record = replica.keeper.record if replica else None
+        return read or (record if record and record.generation == rank.generation else None)
 
     def _watch_membership(self) -> None:
         while not self._ended.wait(_MEMBERSHIP_S):
@@ -175,7 +176,7 @@ class Daemon:
                 "restarts": replica.keeper.memory.restarts,
                 "last_reason": replica.keeper.memory.last_reason,
                 "start_seconds": replica.keeper.memory.start_s,
-                "generation": replica.record.generation,
+                "generation": replica.keeper.record.generation,
                 "routers": replica.registration.problems,
             }
             for name, replica in self._kept.items()
@@ -214,8 +215,7 @@ class _SupervisedReplica:
     """A keeper and the registration of its replica, each in a thread of its own."""
 
     def __init__(self, keeper: Keeper, holds: Holds, events: Events) -> None:
-        self.keeper, self.record = keeper, keeper.record
-        self._holds, self._events = holds, events
+        self.keeper, self._holds, self._events = keeper, holds, events
         self.registration = Registration(keeper.record, self._serves)
         self._ended = threading.Event()
         self._leaves = False
@@ -241,18 +241,18 @@ class _SupervisedReplica:
     def _keep(self) -> None:
         turns = _Turns(self._events)
         while not self._ended.wait(_STEP_S):
-            turns.run(self.record.name, "its supervision", self.keeper.step)
+            turns.run(self.keeper.record.name, "its supervision", self.keeper.step)
             self._stepped_at = time.monotonic()
         self.keeper.close()
 
     def _serves(self) -> bool | None:
         """As the keeper, and a hold counts before the keeper has seen it."""
-        return None if self._holds.is_held(self.record.name) else self.keeper.serves
+        return None if self._holds.is_held(self.keeper.record.name) else self.keeper.serves
 
     def _register(self) -> None:
         turns = _Turns(self._events)
         while not self._ended.wait(registration.TURN_S):
-            turns.run(self.record.name, "its registration", self.registration.turn)
+            turns.run(self.keeper.record.name, "its registration", self.registration.turn)
         if self._leaves:
             self.registration.leave()
 

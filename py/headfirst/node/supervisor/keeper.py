@@ -45,7 +45,6 @@ class Keeper:
         events: Events,
         memories: Memories,
     ) -> None:
-        self.record = record
         self._ranks, self._new_health = ranks, health
         self._events, self._memories = events, memories
         self._saved = memories.load(record.name, record.generation)
@@ -54,6 +53,11 @@ class Keeper:
         self._watched_since: float | None = None
         self._answers: Mapping[int, Seen | None] = {}
         self._logs: Mapping[int, Sequence[str]] = {}
+
+    @property
+    def record(self) -> GenerationRecord:
+        """The generation that is kept."""
+        return self._state.record
 
     @property
     def memory(self) -> GenerationMemory:
