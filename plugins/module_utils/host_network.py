@@ -15,8 +15,6 @@ import subprocess
 import time
 import typing as t
 
-from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
-
 CONNECT_TIMEOUT_S = 3.0
 ANSWERS = (0, errno.ECONNREFUSED)
 REJECTIONS = (errno.EHOSTUNREACH, errno.EACCES)  # what an ICMP message "administratively prohibited" becomes
@@ -26,7 +24,6 @@ LISTEN = "0A"  # TCP_LISTEN in the kernel's include/net/tcp_states.h
 EPHEMERAL = (32768, 60999)  # net.ipv4.ip_local_port_range: where NCCL and gloo listen
 Target = t.Tuple[str, int]
 CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-_read = HostSource().read  # "" without IPv6, or where the process has ended
 
 
 def unreachable(peers: t.List[str], ports: t.List[int]) -> t.List[str]:
@@ -179,3 +176,11 @@ def _container_of(pid: int) -> str:
     # The innermost container comes last in the path.
     ids = CONTAINER_ID.findall(_read(f"/proc/{pid}/cgroup"))
     return ids[-1] if ids else ""
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:  # no IPv6, or the process has ended
+        return ""
