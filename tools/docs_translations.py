@@ -53,7 +53,7 @@ def main() -> int:
         if lines := _differences(page, text, translation):
             messages += [f"{path}: {line}" for line in lines]
         else:
-            path.write_text(listed(text, translation), "utf-8")
+            renew([(page, path)])
     if arguments.check:
         messages = problems()
     for problem in messages:
@@ -78,7 +78,7 @@ def fresh() -> list[tuple[Path, Path]]:
 
 
 def renew(pages: Iterable[tuple[Path, Path]]) -> None:
-    """Write the lists of translations that a program has changed together with their pages."""
+    """Write the lists of translations that are as new as their pages."""
     for page, copy in pages:
         copy.write_text(listed(page.read_text("utf-8"), copy.read_text("utf-8")), "utf-8")
 
