@@ -90,13 +90,11 @@ def change(ranks: Ranks, replicas: int = 1, standbys: Sequence[str] = ()) -> dic
     """
     planned = _generation(ranks)
     worked = _worked(ranks)
-    currents = [rank["seen"]["current"] for rank in ranks]
-    running = {current["generation"] if current["running"] else "" for current in currents}
+    currents, running = [rank["seen"]["current"] for rank in ranks], _running(ranks)
     # What all ranks run now comes first, also where another generation was started after it.
     others = [generation for generation in worked if generation != planned]
     others.sort(key=lambda generation: running != {generation})
-    # Where none has worked: what runs since a run that was killed before it saw it serve.
-    others = others or [generation for generation in _complete(ranks) if running == {generation} != {planned}]
+    others = others or _unproven(ranks, planned)
     # A generation that worked and only has to be started again is no change that could be undone.
     same = planned in worked and all(current["generation"] in (planned, "") for current in currents)
     # What runs may have ranks on other hosts, too: then the return is to that, and no change of these ranks.
@@ -123,7 +121,8 @@ def rollback(ranks: Ranks, target: str = "", replicas: int = 1) -> dict[str, Any
         target = previous({"": ranks})["generations"].get("", "")
     worked = _worked(ranks)
     present = {rank["seen"]["current"]["generation"] for rank in ranks} - {"", target}
-    fallback = next((generation for generation in worked if generation in present), "")
+    returns = [*(generation for generation in worked if generation in present), *_unproven(ranks, target)]
+    fallback = next(iter(returns), "")
     keep = [target, fallback, *(worked if replicas > 1 else ())]
     return {
         "generation": target,
@@ -217,6 +216,17 @@ def _current(ranks: Ranks) -> str:
 
 def _served(ranks: Ranks, generation: str) -> bool:
     return any(rank["seen"]["generations"].get(generation, {}).get("worked_at") for rank in ranks)
+
+
+def _running(ranks: Ranks) -> set[str]:
+    """The generations that ranks run, "" for a rank that does not run."""
+    currents = [rank["seen"]["current"] for rank in ranks]
+    return {current["generation"] if current["running"] else "" for current in currents}
+
+
+def _unproven(ranks: Ranks, wanted: str) -> list[str]:
+    """What all ranks run instead of `wanted`, also since a run that was killed before it saw it serve."""
+    return [generation for generation in _complete(ranks) if _running(ranks) == {generation} != {wanted}]
 
 
 def _runs(ranks: Ranks, generation: str) -> bool:

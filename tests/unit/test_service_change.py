@@ -106,6 +106,15 @@ def test_a_rollback_that_fails_returns_to_what_runs() -> None:
     assert rollback(both(OLDER, old=5.0, older=3.0, third=1.0), "third")["fallback"] == OLDER
 
 
+def test_a_rollback_that_fails_returns_to_what_runs_also_if_no_run_saw_it_serve() -> None:
+    found = rollback(both(NEW, **{NEW: 0, OLD: 5.0}), OLD)
+    assert (found["generation"], found["fallback"], found["fallback_hosts"]) == (OLD, NEW, ["node0", "node1"])
+    assert NEW in found["keep"]
+    # A rank that ended: nothing serves that could be returned to.
+    ended = [rank(0, NEW, **{NEW: 0, OLD: 5.0}), rank(1, NEW, running=False, **{NEW: 0, OLD: 5.0})]
+    assert rollback(ended, OLD)["fallback"] == ""
+
+
 def test_rollback_goes_to_the_version_before_and_can_return() -> None:
     found = rollback(both(OLD, old=5.0, older=3.0))
     assert (found["generation"], found["fallback"]) == (OLDER, OLD)
