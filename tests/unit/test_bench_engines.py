@@ -19,16 +19,15 @@ from headfirst.control.deployment.measuring.bench import BenchWatcher, Workload
 from headfirst.control.deployment.measuring.bench_engines import EngineChoice, read_names
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run.reporters.reporter import QuietReporter
-from headfirst.decide import engines
 
 LAB = Path(__file__).resolve().parents[2] / "inventories" / "lab.ini"
 WORKLOAD = Workload(SHAPES["chat"], [Load(kind="concurrency", value=1)])
 
 
 def test_names_have_versions() -> None:
-    older = engines.versions("vllm")[-1]
-    assert read_names(f"sglang, vllm={older}") == [EngineChoice("sglang", None), EngineChoice("vllm", older)]
-    for wrong in ("sglang", "sglang,sglang", "sglang,vllm=0.0.1", "sglang,", "a,b"):
+    chosen = [EngineChoice("sglang", None), EngineChoice("vllm", "0.31.0")]
+    assert read_names("sglang, vllm=0.31.0") == chosen
+    for wrong in ("sglang", "sglang,sglang", "sglang,vllm=new", "sglang,", "a,b"):
         with pytest.raises(InputError):
             read_names(wrong)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headfirst.common.errors import InputError
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import keep_plan, recorded
@@ -98,18 +97,6 @@ def test_no_more_than_the_arguments_allow(tmp_path: Path) -> None:
 def test_unknown_memory_has_no_number_of_requests(tmp_path: Path) -> None:
     its = service(tmp_path, _QWEN, host="gpus=1").capabilities
     assert (its.context_tokens, its.full_requests) == (40960, None)
-
-
-def test_an_image_without_tables_leaves_both_unknown(tmp_path: Path) -> None:
-    image = "engine_image=lmsysorg/sglang:v0.5.9"
-    planned = service(tmp_path, f"{_QWEN}\n{image}")
-    its, why = planned.capabilities, "engine_image is of 0.5.9, whose arguments are not known"
-    assert its.tools == its.reasoning == Capability(state="unknown", reason=why)
-    assert planned.chosen_arguments == []
-    given = service(tmp_path, f"{_QWEN}\n{image}\n{_MANUAL}").capabilities
-    assert (given.tools.state, given.reasoning.state) == ("on", "unknown")
-    with pytest.raises(InputError, match="parsers=auto chooses arguments"):
-        service(tmp_path, f"{_QWEN}\n{image}\nparsers=auto")
 
 
 def test_the_default_has_its_reasons_in_the_capabilities_alone(tmp_path: Path) -> None:

@@ -238,14 +238,6 @@ def test_diagnose_compares_ranks_without_the_check(tmp_path: Path) -> None:
     }
 
 
-def test_an_image_without_an_admin_key_gets_none(tmp_path: Path) -> None:
-    def keys(image: str) -> set[str]:
-        return set(planned(tmp_path, DENSE, f"engine_image=lmsysorg/sglang:{image}").config_file)
-
-    assert keys("v0.5.5") == {"api-key"}  # it would not know the option; all of its administration is closed
-    assert keys("v0.5.9") == {"api-key", "admin-api-key"}
-
-
 @pytest.mark.parametrize(
     ("engine", "variable"), [("sglang", "SGLANG_RUST_SERVER"), ("vllm", "VLLM_USE_RUST_FRONTEND")]
 )

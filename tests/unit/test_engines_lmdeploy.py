@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
 from headfirst.common.errors import InputError
-from headfirst.decide.engines.base import Engine, EngineStart, LaunchRequest
+from headfirst.decide import engines
+from headfirst.decide.engines.base import EngineStart, LaunchRequest
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.lmdeploy import backend
-from headfirst.decide.engines.lmdeploy.engine import ENGINES
 from headfirst.decide.engines.lmdeploy.launch import PROGRAM
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import quantization
@@ -29,7 +29,7 @@ from headfirst.decide.plan.weights import precision
 from known_models import model
 from together import together
 
-ENGINE = ENGINES[0]
+ENGINE = engines.get("lmdeploy")
 # By tools/lmdeploy_memory.py, over four ranks.
 MEASURED = json.loads(
     (Path(__file__).parent / "data" / "lmdeploy-0.18.0-kv.json").read_text(encoding="utf-8")
@@ -180,16 +180,14 @@ def test_images() -> None:
         assert (ENGINE.image_version(image), ENGINE.cuda(image)) == (version, cuda), image
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.version)
-def test_each_version_has_its_own_options(engine: Any) -> None:
-    spec = engine.specification
-    assert ("--num-gpu-blocks" in spec.options) == (engine.version == "0.18.0")
+def test_the_specification_is_that_of_the_snapshot() -> None:
+    spec = ENGINE.specification
     assert spec.owned.keys() <= {option["dest"] for option in spec.options.values()}
     for flag, advice in spec.removed.items():
         assert flag not in spec.options
         if "write " in advice:
             assert advice.partition("write ")[2].rstrip(".") in spec.options
-    assert engine.check_arguments(["--session-len", "32768", "--quant-policy", "int8"]).values == {
+    assert ENGINE.check_arguments(["--session-len", "32768", "--quant-policy", "int8"]).values == {
         "session_len": 32768,
         "quant_policy": "int8",
     }
@@ -237,7 +235,7 @@ def test_wrong_arguments(words: str, what: str, hint: str) -> None:
 def test_the_back_end_that_is_taken(
     checkpoint: Checkpoint, values: dict[str, Any], nodes: int, expected: str
 ) -> None:
-    assert backend.choose(ENGINE.version, checkpoint, values, nodes=nodes) == expected
+    assert backend.choose(ENGINE.answers.support, checkpoint, values, nodes=nodes) == expected
 
 
 @pytest.mark.parametrize(
@@ -285,11 +283,8 @@ def test_what_is_not_served(changes: dict[str, Any], task: Any, values: dict[str
         ("nvidia/DeepSeek-V4-Flash-NVFP4", []),
     ],
 )
-@together("engine", ENGINES)
-def test_the_method_of_a_quantisation_decides_the_back_end(
-    engine: Engine, id: str, back_ends: list[str]
-) -> None:
-    assert backend.serving(engine.version, model(id)) == back_ends
+def test_the_method_of_a_quantisation_decides_the_back_end(id: str, back_ends: list[str]) -> None:
+    assert backend.serving(ENGINE.answers.support, model(id)) == back_ends
 
 
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
@@ -337,9 +332,9 @@ def test_what_a_back_end_reads_of_a_method(config: dict[str, Any], back_ends: li
     llama = QWEN.model_copy(
         update={"quantization": quantization.read(config, "here"), "architecture": "Qwen3MoeForCausalLM"}
     )
-    assert backend.serving(ENGINE.version, llama) == back_ends
+    assert backend.serving(ENGINE.answers.support, llama) == back_ends
     problems = [
-        backend.problems(ENGINE.version, llama, None, "chat", {"backend": name}) for name in backend.TITLES
+        backend.problems(ENGINE.answers, llama, None, "chat", {"backend": name}) for name in backend.TITLES
     ]
     assert clause in str(problems)
 
@@ -396,7 +391,7 @@ def test_turbomind_reads_awq_in_groups_of_128(size: int) -> None:
     assert awq.quantization is not None
     quantization = awq.quantization.model_copy(update={"group_size": size})
     grouped = awq.model_copy(update={"quantization": quantization})
-    assert ("turbomind" in backend.serving(ENGINE.version, grouped)) == (size == 128)
+    assert ("turbomind" in backend.serving(ENGINE.answers.support, grouped)) == (size == 128)
 
 
 def test_fp8_that_no_back_end_reads_is_converted_or_refused() -> None:

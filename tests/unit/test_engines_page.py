@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 from headfirst.decide import engines
-from headfirst.decide.engines.sglang import support
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -20,31 +18,24 @@ def test_versions_and_images(page: str, name: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     (row,) = re.findall(rf"^\| {engine.title} \|.*$", text, re.MULTILINE)
     _, _, versions, image, *_ = (cell.strip() for cell in row.split("|"))
-    assert tuple(re.split(", |、", versions)) == engines.versions(name)
+    assert versions == engine.version
     assert f"`{engine.default_image('cuda').replace(engine.version, 'VERSION')}`" in image
     assert f"`{name}`" in text
 
 
 @pytest.mark.parametrize("page", ["engines.md", "zh-CN/engines.md"])
 def test_numbers_of_what_engines_have(page: str) -> None:
-    sglang = support.table(engines.get("sglang").version)
-    vllm, lmdeploy = (
-        json.loads((Path(engines.__file__).parent / name / table).read_text(encoding="utf-8"))
-        for name, table in (
-            ("vllm", f"support-{engines.get('vllm').version}.json"),
-            ("lmdeploy", f"models-{engines.get('lmdeploy').version}.json"),
-        )
-    )
+    sglang, vllm, lmdeploy = (engines.get(name).answers.support for name in ("sglang", "vllm", "lmdeploy"))
     text = (DOCS / page).read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.split("|")[2:-1]] for line in text.splitlines() if line[:1] == "|"]
     counts = [[re.findall(r"(?<![\w.])\d+(?![\w.])", cell) for cell in row] for row in rows]
-    lengths = [len(lmdeploy[backend]["architectures"]) for backend in ("pytorch", "turbomind")]
+    lengths = [len(each.architectures) for each in (lmdeploy.pytorch, lmdeploy.turbomind)]
     assert [
-        [str(len(sglang.architectures))],
-        [str(len(vllm["architectures"]))],
+        [str(sum(map(sglang.has_class, sglang.abilities)))],
+        [str(len(vllm.architectures))],
         [str(length) for length in lengths],
     ] in counts
-    assert [[str(len(sglang.pipeline))], [], []] in counts
+    assert [[str(len(sglang.able("pipeline")))], [], []] in counts
     assert any(
-        row[:2] == [[str(len(sglang.quantizations))], [str(len(vllm["quantizations"]))]] for row in counts
+        row[:2] == [[str(len(sglang.quantizations))], [str(len(vllm.quantizations))]] for row in counts
     )

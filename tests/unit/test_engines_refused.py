@@ -13,21 +13,21 @@ from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model import catalogue
 from together import together
 
-VERSIONS = [engines.get(name, version) for name in engines.names() for version in engines.versions(name)]
+ENGINES = [engines.get(name) for name in engines.names()]
 QWEN = catalogue.lookup("Qwen/Qwen3-8B")
 
 
 @pytest.mark.parametrize("name", engines.names())
-def test_what_is_refused_are_options_of_a_version(name: str) -> None:
-    versions = [engines.get(name, version).specification for version in engines.versions(name)]
-    dests = {option["dest"] for spec in versions for option in spec.options.values()}
-    refused = versions[0].refused
+def test_what_is_refused_are_options(name: str) -> None:
+    spec = engines.get(name).specification
+    dests = {option["dest"] for option in spec.options.values()}
+    refused = spec.refused
     assert refused
-    assert refused.keys() <= dests - versions[0].owned.keys()
+    assert refused.keys() <= dests - spec.owned.keys()
     assert all(entry.why.endswith(".") for entry in refused.values())
 
 
-@pytest.mark.parametrize("engine", VERSIONS, ids=lambda engine: f"{engine.name}-{engine.version}")
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_no_option_about_tls_passes(engine: engines.Engine) -> None:
     for flag, option in engine.specification.options.items():
         if "ssl" not in option["dest"] or flag.startswith(("--no-", "--disable-")):
@@ -123,12 +123,9 @@ TASKS = [
 ]
 
 
-@together("version", [0, 1])
 @together(("name", "task", "words", "refusal"), TASKS)
-def test_a_runner_of_another_task(
-    name: str, task: engines.Task, words: str, refusal: str | None, version: int
-) -> None:
-    engine = engines.get(name, engines.versions(name)[version])
+def test_a_runner_of_another_task(name: str, task: engines.Task, words: str, refusal: str | None) -> None:
+    engine = engines.get(name)
     values = engine.check_arguments(words.split()).require()
     assert QWEN is not None
     problems = [

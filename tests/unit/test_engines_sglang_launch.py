@@ -16,13 +16,9 @@ from together import together
 ENGINE = engines.get("sglang")
 
 
-@together("version", engines.versions("sglang"))
 @together(("request_", "values"), LAUNCHES)
-def test_the_command_is_read_as_it_is_meant(
-    request_: LaunchRequest, values: Mapping[str, Any], version: str
-) -> None:
-    engine = engines.get("sglang", version)
-    arguments = engine.check_arguments(engine.launch(request_).command[3:])
+def test_the_command_is_read_as_it_is_meant(request_: LaunchRequest, values: Mapping[str, Any]) -> None:
+    arguments = ENGINE.check_arguments(ENGINE.launch(request_).command[3:])
     for problem in arguments.problems:
         assert "is set by the plan" in problem.what
     owned = {"tp_size", "pp_size", "nnodes", "node_rank", "dist_init_addr", "served_model_name", "host"}

@@ -4,43 +4,34 @@ from __future__ import annotations
 
 import shlex
 
-import pytest
 from headfirst.decide import engines
 from together import together
 
 ENGINE = engines.get("vllm")
-VERSIONS = engines.versions("vllm")
+SPEC = engines.get("vllm").specification
 
 
-def problems(line: str, version: str | None = None) -> list[str]:
-    return [
-        str(problem) for problem in engines.get("vllm", version).check_arguments(shlex.split(line)).problems
-    ]
+def problems(line: str) -> list[str]:
+    return [str(problem) for problem in engines.get("vllm").check_arguments(shlex.split(line)).problems]
 
 
-@pytest.mark.parametrize(("version", "options"), [("0.33.0", 320), ("0.32.0", 316)])
-def test_the_specification_is_that_of_the_version(version: str, options: int) -> None:
-    spec = engines.get("vllm", version).specification
-    assert len({option["dest"] for option in spec.options.values()}) == options
-    assert spec.options["-tp"] is spec.options["--tensor-parallel-size"]
+def test_the_specification_is_that_of_the_snapshot() -> None:
+    assert len({option["dest"] for option in SPEC.options.values()}) == 320
+    assert SPEC.options["-tp"] is SPEC.options["--tensor-parallel-size"]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_what_the_plan_owns_are_real_options(version: str) -> None:
-    spec = engines.get("vllm", version).specification
-    assert spec.owned.keys() <= {option["dest"] for option in spec.options.values()}
+def test_what_the_plan_owns_are_real_options() -> None:
+    assert SPEC.owned.keys() <= {option["dest"] for option in SPEC.options.values()}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_removed_flags_are_gone_and_their_successors_exist(version: str) -> None:
-    spec = engines.get("vllm", version).specification
-    assert len(spec.removed) == 68
-    for flag, advice in spec.removed.items():
-        assert flag not in spec.options
+def test_removed_flags_are_gone_and_their_successors_exist() -> None:
+    assert len(SPEC.removed) == 68
+    for flag, advice in SPEC.removed.items():
+        assert flag not in SPEC.options
         if "; write " in advice:
             successor, *value = shlex.split(advice.partition("write ")[2].removesuffix("."))
             name, _, key = successor.partition(".")
-            option = spec.options[name]
+            option = SPEC.options[name]
             assert not key or "keys" not in option or key in option["keys"]
             assert not value or "choices" not in option or value[0] in option["choices"]
 
@@ -116,11 +107,6 @@ def test_a_plugin_may_bring_a_parser_of_its_own() -> None:
     assert problems("--tool-call-parser mine --tool-parser-plugin /models/parser.py") == []
 
 
-def test_the_two_versions_differ_in_spellings() -> None:
-    assert problems("--disable-prefix-caching", "0.33.0") == []
-    assert problems("--disable-prefix-caching", "0.32.0") != []
-
-
 # Appendix B of the service's documentation in the seeds, which is of vLLM 0.4 to 0.8.
 _SEEDS_ACCEPTED = """
 --uvicorn-log-level --disable-uvicorn-access-log --allow-credentials --allowed-origins --allowed-methods
@@ -151,13 +137,11 @@ _SEEDS_REFUSED = {
 }
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_seeds_flags_that_vllm_has(version: str) -> None:
-    spec = engines.get("vllm", version).specification
+def test_the_seeds_flags_that_vllm_has() -> None:
     flags = _SEEDS_ACCEPTED.split()
     assert len(flags) == 59
-    assert [flag for flag in flags if flag not in spec.options] == []
-    assert [flag for flag in flags if spec.options[flag]["dest"] in spec.owned] == []
+    assert [flag for flag in flags if flag not in SPEC.options] == []
+    assert [flag for flag in flags if SPEC.options[flag]["dest"] in SPEC.owned] == []
 
 
 @together(

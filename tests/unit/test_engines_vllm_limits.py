@@ -11,8 +11,7 @@ import pytest
 from headfirst.decide import engines
 from headfirst.decide.engines.base import Task
 from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.vllm import kv_cache, lora, memory, support
-from headfirst.decide.engines.vllm import layout as vllm_layout
+from headfirst.decide.engines.vllm import kv_cache, lora, memory
 from headfirst.decide.engines.vllm.kv_cache import Blocks
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue, quantization
@@ -148,25 +147,23 @@ def refused(checkpoint: Checkpoint, gpu: str | None, arguments: str = "", task: 
     return ENGINE.support_problems(checkpoint, gpus.find(gpu) if gpu else None, task, values(arguments))
 
 
-@pytest.mark.parametrize("version", engines.versions("vllm"))
-def test_the_tables_have_what_everybody_uses(version: str) -> None:
+def test_the_tables_have_what_everybody_uses() -> None:
+    has = ENGINE.answers.support
     for name in ("LlamaForCausalLM", "DeepseekV3ForCausalLM", "Qwen3MoeForCausalLM", "GptOssForCausalLM"):
-        can = support.abilities(version, name)
+        can = has.abilities(name)
         assert can is not None and {"generate", "pp", "lora"} <= can
-    assert "pooling" in (support.abilities(version, "BertModel") or ())
+    assert "pooling" in (has.abilities("BertModel") or ())
     # Not in the registry: the causal model with another head.
-    assert "generate" in (support.abilities(version, "Qwen3ForSequenceClassification") or ())
-    assert len(support.tables(version)["architectures"]) > 300
-    assert support.capability(version, "awq") == (7, 5)
-    assert support.capability(version, "auto-round") == (6, 0)
-    assert support.capability(version, "aqlm") is None
+    assert "generate" in (has.abilities("Qwen3ForSequenceClassification") or ())
+    assert len(has.architectures) > 300
+    assert has.capability("awq") == (7, 5)
+    assert has.capability("auto-round") == (6, 0)
+    assert has.capability("aqlm") is None
 
 
-@pytest.mark.parametrize("version", engines.versions("vllm"))
-def test_ranks_and_exchanges_are_those_of_the_options(version: str) -> None:
-    options = engines.get("vllm", version).specification.options
+def test_ranks_and_exchanges_are_those_of_the_options() -> None:
+    options = ENGINE.specification.options
     assert tuple(options["--max-lora-rank"]["choices"]) == lora._RANKS
-    assert options["--all2all-backend"]["default"] == vllm_layout._EXPERT_EXCHANGE
     assert set(options["--all2all-backend"]["choices"]) >= memory._BATCHED_DATA
 
 
@@ -185,9 +182,7 @@ def test_int8_in_blocks_is_refused() -> None:
 
 
 def blocks(checkpoint: Checkpoint, layout: Layout, given: dict[str, Any], in_flight: int = 0) -> Blocks:
-    return kv_cache.blocks(
-        "0.33.0", checkpoint, gpus.find("A100-80G"), layout, given, in_flight=in_flight, drafts=0
-    )
+    return kv_cache.blocks(checkpoint, gpus.find("A100-80G"), layout, given, in_flight=in_flight, drafts=0)
 
 
 def test_layers_with_a_window_keep_the_window_and_what_is_in_flight() -> None:

@@ -172,12 +172,6 @@ WRONG: list[tuple[Checkpoint, int, str, str]] = [
     ),
     (known(R1), 21, "gpus=8 | gpu=H100-80G", "with replicas=10"),
     (known(R1), 100, "gpus=8 | gpu=H100-80G", "replicas=50 serves 50 copies"),
-    (
-        known(LLAMA_8B),
-        1,
-        "gpus=1 | gpu=L4 | engine_image=lmsysorg/sglang:v0.5.22 | engine_args=--enable-hicache",
-        "SGLang 0.5.22 has no --enable-hicache",
-    ),
 ]
 
 # (checkpoint, nodes, variables, words of the reason)

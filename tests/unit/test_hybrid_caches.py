@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from headfirst.common.errors import InputError
+from headfirst.decide import engines
 from headfirst.decide.engines.sglang import kv_cache as sglang_cache
-from headfirst.decide.engines.sglang import layout as sglang_layout
-from headfirst.decide.engines.sglang import support
 from headfirst.decide.engines.vllm import kv_cache as vllm_cache
 from headfirst.decide.engines.vllm import layout as vllm_layout
 from headfirst.decide.hardware.gpus import MIB, find
@@ -22,6 +21,7 @@ RECORD: dict[str, Any] = json.loads(
     (Path(__file__).parent / "data" / "hybrid-caches.json").read_text(encoding="utf-8")
 )
 OTHER = {**RECORD["models"]["tiiuae/Falcon-H1-7B-Instruct"]["config"], "model_type": "other"}
+SGLANG = engines.get("sglang")
 H200 = replace(find("H200-141G"), memory_bytes=143_771 * MIB)
 
 
@@ -41,7 +41,6 @@ def test_vllm_divides_it_so(name: str) -> None:
     model = RECORD["models"][name]
     for row in model["vllm"]:
         blocks = vllm_cache.blocks(
-            RECORD["versions"]["vllm"],
             described(model["config"]),
             find("H100-80G"),
             vllm_layout.layout(row["tensor"], 1, {}),
@@ -56,13 +55,13 @@ def test_vllm_divides_it_so(name: str) -> None:
 
 @pytest.mark.parametrize("name", RECORD["models"])
 def test_sglang_divides_it_so(name: str) -> None:
-    model, version = RECORD["models"][name], RECORD["versions"]["sglang"]
+    model = RECORD["models"][name]
     for row in model["sglang"]:
         cache = sglang_cache.kv_cache(
-            support.table(version),
+            SGLANG.answers.support,
             described(model["config"]),
             H200,
-            sglang_layout.layout(version, row["tensor"], 1, {}),
+            SGLANG.layout(row["tensor"], 1, {}),
             {},
             drafts=0,
         )

@@ -145,7 +145,7 @@ def test_prometheus_takes_the_rules_of_every_engine(
     name: str, lab: tuple[Cluster, Plan], promtool: str, tmp_path: Path
 ) -> None:
     service = (
-        lab[1].services[0].model_copy(update={"engine": name, "engine_version": engines.versions(name)[0]})
+        lab[1].services[0].model_copy(update={"engine": name, "engine_version": engines.get(name).version})
     )
     rules = tmp_path / "figures.yml"
     rules.write_text(yaml.safe_dump(metric_rules.rules(lab[0], [service])))

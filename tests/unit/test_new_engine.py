@@ -54,7 +54,7 @@ def planned(tmp_path: Path, **changes: str) -> Plan:
 
 
 def test_the_page_has_all_files() -> None:
-    names = ("arguments-1.0.json", "removed.json", "log.yml", "engine.py")
+    names = ("snapshot.json", "support.py", "removed.json", "log.yml", "engine.py")
     assert {f"{FOLDER}stub/{name}" for name in names} <= FILES.keys()
 
 

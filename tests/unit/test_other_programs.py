@@ -67,7 +67,7 @@ def test_a_tag_of_another_program_is_no_version_of_the_engine(tmp_path: Path) ->
     [note] = [
         note for note in planned(tmp_path, "engine_image=python:3.11.4").services[0].notes if "python" in note
     ]
-    assert "a tag without a version" in note and "Set engine_version" in note
+    assert "a tag without a version" in note and "deploy plan --image" in note
 
 
 @pytest.mark.parametrize(

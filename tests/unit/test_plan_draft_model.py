@@ -18,7 +18,6 @@ from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.role_vars.weights import companion_vars
 from headfirst.decide import engines
 from headfirst.decide.cluster.settings import ServiceSettings
-from headfirst.decide.engines.vllm import support as vllm
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.drafting import kind_of
 from headfirst.decide.plan.host.requirements import requirements
@@ -319,14 +318,13 @@ def test_a_draft_that_shares_the_cache_of_its_target_has_none(
             service(tmp_path, monkeypatch, f"{lines}draft_model={folder}", **where)
 
 
-@pytest.mark.parametrize("version", engines.versions("vllm"))
-def test_each_architecture_of_vllms_drafts_is_of_a_kind(version: str) -> None:
-    names = vllm.drafts(version)
+def test_each_architecture_of_vllms_drafts_is_of_a_kind() -> None:
+    has = engines.get("vllm").answers.support
+    names = has.drafts
     kinds = {name: kind_of({"architectures": [name]}, has_joining=False) for name in names}
     others = {name for name, kind in kinds.items() if kind is None}
     assert others <= {"ExtractHiddenStatesModel", "MedusaModel"}  # the engine's own, and an older method
-    models = vllm.tables(version)["architectures"]
-    assert not [name for name in models if kind_of({"architectures": [name]}, has_joining=False)]
+    assert not [name for name in has.architectures if kind_of({"architectures": [name]}, has_joining=False)]
 
 
 def test_another_vocabulary_is_refused_of_a_model_of_its_own(

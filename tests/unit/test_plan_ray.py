@@ -43,7 +43,7 @@ def plan(cluster: Cluster, **settings: Any) -> PlannedService:
     "settings",
     [
         {},
-        {"engine_version": "0.32.0"},
+        {"engine_version": "0.31.0"},
         {"engine_image": "vllm/vllm-openai:v0.33.0-cu129"},
         {"engine_image": "docker.io/vllm/vllm-openai:v0.19.0"},
         {"engine_image": "vllm/vllm-openai:nightly"},
@@ -60,7 +60,6 @@ def test_the_projects_image_without_ray_is_refused(cluster: Cluster, settings: d
     [
         {"engine_image": "registry.example/vllm/vllm-openai:v0.33.0"},  # a registry of the user
         {"engine_image": "acme/vllm-ray:v0.33.0"},
-        {"engine_image": "vllm/vllm-openai:v0.18.0"},
         {"engine_image_source": "tarball", "engine_image_tarball": "/images/vllm.tar"},
     ],
 )

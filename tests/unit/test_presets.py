@@ -13,12 +13,10 @@ import pytest
 import yaml
 from headfirst.control.cli.app import app
 from headfirst.decide import engines
-from headfirst.decide.engines import arguments
 from headfirst.decide.engines import presets as engine_presets
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Machines
 from headfirst.decide.engines.presets import ArgumentRule, LayoutRule, Preset
-from headfirst.decide.engines.sglang import support
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue, families
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -30,7 +28,7 @@ from known_models import model
 from together import together
 from typer.testing import CliRunner
 
-ENGINES = [engines.get(name, version) for name in engines.names() for version in engines.versions(name)]
+ENGINES = [engines.get(name) for name in engines.names()]
 
 
 def _kinds() -> list[str]:
@@ -84,7 +82,7 @@ def searched(preset: Preset) -> Situation:
     return replace(situation(checkpoint, preset=preset, tensor=8, nodes=1), layout_arguments=arguments)
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: f"{engine.name}-{engine.version}")
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_the_engines_parser_accepts_each_rule(engine: Engine) -> None:
     refused, merged = [], []
     rules: list[ArgumentRule | LayoutRule] = [
@@ -115,16 +113,16 @@ def test_each_rule_names_families_that_exist_and_a_page(name: str) -> None:
         assert not (rule.always and rule.presets), rule
 
 
-@pytest.mark.parametrize("version", engines.versions("sglang"))
 @pytest.mark.parametrize("id", ["acme/support-1b", "google/translategemma-27b-it", "google/medgemma-4b-it"])
-def test_sglang_is_asked_for_images_where_it_leaves_them_out(version: str, id: str) -> None:
+def test_sglang_is_asked_for_images_where_it_leaves_them_out(id: str) -> None:
     """configs/model_config.py, mm_disabled_models; each model with such a class, whatever its name.
 
     Inkling is among them, and not in multimodal_model_archs: it is served for text in any case.
     """
-    engine, has = engines.get("sglang", version), support.table(version)
-    assert len(has.images_when_asked & has.multimodal) == 3
-    for architecture in has.images_when_asked & has.multimodal:
+    engine = engines.get("sglang")
+    asked = engine.answers.support.able("images_when_asked") & engine.answers.support.able("multimodal")
+    assert len(asked) == 3
+    for architecture in asked:
         described = model().model_copy(update={"id": id, "architecture": architecture, "vision": True})
         task = families.task(described)
         assert task == "vision"
@@ -254,7 +252,7 @@ def of_family(family: families.Family) -> Checkpoint:
     return model().model_copy(update={"id": f"acme/{name}", "architecture": architecture})
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: f"{engine.name}-{engine.version}")
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_each_family_has_parsers_and_a_way_to_low_latency_or_a_reason_why_not(engine: Engine) -> None:
     for name, family in FAMILIES:
         if family.task not in ("chat", "vision"):
@@ -358,10 +356,8 @@ DECISIONS = yaml.safe_load(
 @pytest.mark.parametrize("name", engines.names())
 def test_each_parser_of_the_engines_has_a_rule_or_a_reason(name: str, flag: str) -> None:
     """A new version with a new parser fails here until somebody decides about it."""
-    registered: set[str] = set()
-    for version in engines.versions(name):
-        option = arguments.load(f"headfirst.decide.engines.{name}", name, version, {}).options[flag]
-        registered |= set(option.get("registered") or option["choices"])
+    option = engines.get(name).specification.options[flag]
+    registered = set(option.get("registered") or option["choices"])
     used = {rule.arguments[flag] for rule in engine_presets.of(name).rules if flag in rule.arguments}
     decided = DECISIONS[name][flag]
     assert registered - used - decided.keys() == set(), "neither a rule nor a reason"
@@ -593,14 +589,20 @@ def test_a_rule_for_one_version_has_a_reason_in_the_other(monkeypatch: pytest.Mo
     )
     changed = engine_presets.of("vllm").model_copy(update={"rules": (rule,)})
     monkeypatch.setattr(engine_presets, "of", lambda name: changed)
+    newer = engines.get("vllm")
+    options = [
+        option | {"registered": ("mistral",)} if "--reasoning-parser" in option["flags"] else option
+        for option in newer.answers.options
+    ]
+    answers = replace(newer.answers, version="0.31.0", options=tuple(options), image="sha256:" + "a" * 64)
     newer, older = (
-        choose(situation(model(), parsers=True, engine=engines.get("vllm", version), tensor=8, nodes=1))
-        for version in ("0.33.0", "0.32.0")
+        choose(situation(model(), parsers=True, engine=engine, tensor=8, nodes=1))
+        for engine in (newer, engines.get("vllm", answers=answers))
     )
     assert newer.arguments == ("--reasoning-parser", "beam")
     assert older.arguments == ()
     assert older.left_out[0] == (
-        "--reasoning-parser beam is left out: vLLM 0.32.0 does not accept it "
+        "--reasoning-parser beam is left out: vLLM 0.31.0 does not accept it "
         "(--reasoning-parser cannot be 'beam'). It is for: for the newer version."
     )
     assert not any("no reasoning parser" in line for line in older.left_out)

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.decide.engines.sglang import kv_cache, layout, memory, support
+from headfirst.decide import engines
+from headfirst.decide.engines.sglang import kv_cache
 from headfirst.decide.hardware.gpus import MIB, Gpu, find
 from model_configs import checkpoint
 from together import together
 
 VERSION = "0.5.23"
+ENGINE = engines.get("sglang")
 RECORD: dict[str, Any] = json.loads(
     (Path(__file__).parent / "data" / f"sglang-{VERSION}-kv.json").read_text(encoding="utf-8")
 )
@@ -29,7 +31,7 @@ def settings(row: dict[str, Any]) -> tuple[Gpu, dict[str, Any], Any]:
     }
     tensor, pipeline = given.pop("tp_size"), given.pop("pp_size", 1)
     gpu = replace(find(row["gpu"]), memory_bytes=RECORD["gpu_mib"][row["gpu"]] * MIB)
-    return gpu, given, layout.layout(VERSION, tensor, pipeline, given)
+    return gpu, given, ENGINE.layout(tensor, pipeline, given)
 
 
 @together("name", RECORD["models"])
@@ -40,7 +42,7 @@ def test_the_cache_is_what_sglang_computes(name: str) -> None:
         if "window_tokens" in row and given.get("disable_radix_cache"):
             continue  # a pool of windows for --max-running-requests alone, which the plan does not count
         drafts = model.nextn_layers if "speculative_algorithm" in given else 0
-        cache = kv_cache.kv_cache(support.table(VERSION), model, gpu, sizes, given, drafts=drafts)
+        cache = kv_cache.kv_cache(ENGINE.answers.support, model, gpu, sizes, given, drafts=drafts)
         room = cache.room(REST - cache.fixed, None)
         where = (row["arguments"], row["gpu"])
         if sizes.pipeline > 1:  # the record has one stage, the plan counts the fullest
@@ -57,7 +59,7 @@ def test_the_fraction_is_what_sglang_computes(name: str) -> None:
     model = checkpoint(name)
     for row in RECORD["models"][name]:
         gpu, given, sizes = settings(row)
-        use = memory.memory_use(VERSION, model, gpu, sizes, given)
+        use = ENGINE.memory_use(model, gpu, sizes, given)
         beside = sum(use.terms.get(term, 0) for term in ("image_cache", "compression_states"))
         fraction = use.static_fraction + beside / gpu.memory_bytes
         assert fraction == pytest.approx(row["mem_fraction_static"], abs=0.002), (

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.decide.engines.vllm import kv_cache, layout, support
+from headfirst.decide import engines
+from headfirst.decide.engines.vllm import kv_cache, layout
 from headfirst.decide.hardware.gpus import find
 from headfirst.decide.model import catalogue
 from model_configs import checkpoint
@@ -28,7 +29,6 @@ def test_the_cache_is_what_vllm_computes(name: str) -> None:
     for row in RECORD["models"][name]:
         values = row["arguments"]
         blocks = kv_cache.blocks(
-            VERSION,
             model,
             find(row["gpu"]),
             layout.layout(row["tensor"], 1, values),
@@ -71,5 +71,5 @@ def test_an_fp8_cache_below_ada_needs_flashinfer(
     model: str, gpu: str, values: dict[str, Any], refused: bool
 ) -> None:
     described = catalogue.lookup(model) or checkpoint(model)
-    problems = support.problems(VERSION, described, find(gpu), "chat", values)
+    problems = engines.get("vllm").support_problems(described, find(gpu), "chat", values)
     assert any("--kv-cache-dtype " in problem for problem in problems) == refused

@@ -20,7 +20,7 @@ What rank 0 of a replica publishes in Prometheus' format, as `deploy status`, `d
 
 
 def page() -> str:
-    """A table of figures for each engine, of its newest version, and what older ones name otherwise."""
+    """A table of figures for each engine, of the snapshot's version."""
     lines = [
         generated("Metrics", "py/headfirst/common/metrics.py and the engines' metrics()"),
         INTRODUCTION,
@@ -32,14 +32,10 @@ def page() -> str:
         "",
     ]
     for name in engines.names():
-        newest, *older = (engines.get(name, version) for version in engines.versions(name))
-        lines += [f"## {newest.title} {newest.version}", "", "| figure | published as |", "|---|---|"]
-        lines += [f"| `{figure}` | {text} |" for figure, text in _published(newest).items() if text]
+        engine = engines.get(name)
+        lines += [f"## {engine.title} {engine.version}", "", "| figure | published as |", "|---|---|"]
+        lines += [f"| `{figure}` | {text} |" for figure, text in _published(engine).items() if text]
         lines.append("")
-        for engine in older:
-            changed = _published(engine).items() - _published(newest).items()
-            differ = "; ".join(f"`{figure}` is {text or 'missing'}" for figure, text in sorted(changed))
-            lines += [f"{engine.title} {engine.version}: {differ or 'the same'}.", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -12,6 +12,7 @@ from headfirst.common import container_names as names
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.settings import OF_ROLE, ClusterSettings, Role, ServiceSettings
+from headfirst.decide.containers.answers import Answers
 from headfirst.decide.hardware.facts import CgroupObstacle, FolderFacts, NetworkFacts
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -136,6 +137,7 @@ class Service:
     # LoRA adapters by name, of those that were read.
     adapters: Mapping[str, AdapterConfig] = field(default_factory=dict, hash=False)
     draft: Checkpoint | None = field(default=None, hash=False)  # draft_model, where it was read
+    answers: Answers | None = field(default=None, hash=False)  # what its image answered, where it was asked
     # Command lines of the containers of rank 0 that are on its hosts, where these were asked.
     running: tuple[tuple[str, ...], ...] = ()
     # Environment of the ranks that is in no plan: engine_env_file, and secrets of engine_env. By role, what

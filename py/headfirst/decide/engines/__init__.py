@@ -1,6 +1,6 @@
-"""The engines by name and version. A folder here with a module `engine` is one engine.
+"""The engines by name. A folder here with a module `engine` is one engine.
 
-That module has ENGINES: one Engine for each version that is supported, the newest first.
+That module has `engine`, which makes the Engine of what an image, or the snapshot beside it, answered.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from __future__ import annotations
 import difflib
 import pkgutil
 import re
-from functools import cache
+from dataclasses import replace
+from functools import cache, lru_cache
 from importlib import import_module
 
 from headfirst.common.errors import InputError
+from headfirst.decide.cluster.types import Service
+from headfirst.decide.engines.answers import VERSION, Answers, snapshot
 from headfirst.decide.engines.base import Engine
 
 
@@ -21,67 +24,82 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg))
 
 
-def versions(name: str) -> tuple[str, ...]:
-    """The supported versions of the engine `name`, the newest first."""
-    return tuple(engine.version for engine in _supported(name))
+def get(
+    name: str, version: str | None = None, *, answers: Answers | None = None, where: str | None = None
+) -> Engine:
+    """The engine called `name` as its image answered, else as the snapshot has it.
 
-
-def get(name: str, version: str | None = None, *, where: str | None = None) -> Engine:
-    """The engine called `name`, of its newest supported version or of `version`.
-
-    Raises InputError at `where` with the known names or versions.
+    `version` names the default images, and is the engine's where its image has not answered. Raises
+    InputError at `where` for an unknown name, and for a text that is no version.
     """
     if name not in names():
         near = difflib.get_close_matches(name, names(), n=1)
         hint = f"Did you mean {near[0]}?" if near else f"Known engines: {', '.join(names())}."
         raise InputError(f"Unknown engine {name!r}", where=where, hint=hint)
-    supported = _supported(name)
-    if version is None:
-        return supported[0]
-    engine = next((engine for engine in supported if engine.version == version), None)
-    if engine is None:
-        raise InputError(
-            f"{supported[0].title} {version} is not supported",
-            where=where,
-            hint=f"Supported versions: {', '.join(versions(name))}.",
-        )
-    return engine
+    known = snapshot(name)
+    if version is not None and not re.fullmatch(VERSION, version):
+        hint = f"Write it as the tags of its images have it, such as {known.version}."
+        raise InputError(f"engine_version={version} is not a version", where=where, hint=hint)
+    return _made(answers or known, version or known.version)
+
+
+@lru_cache(maxsize=64)
+def _made(answers: Answers, version: str) -> Engine:
+    make = import_module(f"{__name__}.{answers.engine}.engine").engine
+    named: Engine = make(replace(answers, version=version))
+    return replace(make(answers), images=named.images) if answers.image else named
+
+
+def of_service(service: Service) -> tuple[Engine, str]:
+    """The engine that runs the service, and the note of `of_image`."""
+    settings = service.settings
+    return of_image(
+        settings.engine,
+        settings.engine_image,
+        settings.engine_version,
+        device=settings.engine_device,
+        answers=service.answers,
+        where=service.given.get("engine_version" if settings.engine_version else "engine"),
+    )
 
 
 def of_image(
-    name: str, image: str | None, version: str | None = None, *, where: str | None = None
-) -> tuple[Engine, str | None]:
-    """The engine that runs in `image` (None: its default one), and a note where that is not known for sure.
+    name: str,
+    image: str | None,
+    version: str | None = None,
+    *,
+    device: str = "cuda",
+    answers: Answers | None = None,
+    where: str | None = None,
+) -> tuple[Engine, str]:
+    """The engine in `image` (None: its default one for `device`), and a note on what was not asked; "": none.
 
-    It is of `version`, else of the version that the image's tag names, else the newest. Raises InputError at
-    `where` when `version` and the tag name different versions.
+    What the image answered decides. Else it is of the version that the tag of an image of the engine names,
+    else of `version`, else of the snapshot's. Raises InputError at `where` when `version` and the tag name
+    different versions.
     """
-    newest = get(name, where=where)
-    tagged = newest.image_version(image) if image else None
-    if version is not None:
-        if tagged not in (None, version):
-            raise InputError(
-                f"engine_version={version}, and engine_image={image} is of version {tagged}.",
-                where=where,
-                hint="Remove engine_version: the version then follows from the image.",
-            )
-        return get(name, version, where=where), None
-    if image is None:
-        return newest, None
-    if tagged in versions(name):
-        return get(name, tagged), None
-    if name not in repository_of(image):
-        tagged = None  # of another program, or of a name of one's own
-    if tagged and (base := _base(tagged)) in versions(name):
-        engine = get(name, base)
-        return engine, f"engine_image={image} is of {tagged}: arguments are checked against {base}."
-    what = (
-        f"is of {newest.title} {tagged}, which is not supported" if tagged else "has a tag without a version"
-    )
-    advice = "" if tagged else f" Set engine_version to one of {', '.join(versions(name))}."
-    return (
-        newest,
-        f"engine_image={image} {what}: arguments are checked against {newest.version}.{advice}",
+    engine = get(name, version, answers=answers, where=where)
+    known = f"{engine.title} {snapshot(name).version}"
+    used = image or engine.images.get(device) or ""
+    shown = f"engine_image={image}" if image else used
+    if answers is not None:
+        parts = ", ".join(f"{part} ({reason})" for part, reason in answers.unanswered.items())
+        return engine, f"{shown} did not answer {parts}: as in {known}." if parts else ""
+    tagged = engine.image_version(used) if name in repository_of(used) else None
+    if version and tagged not in (None, version):
+        raise InputError(
+            f"engine_version={version}, and {shown} is of version {tagged}.",
+            where=where,
+            hint="Remove engine_version: the version then follows from the image.",
+        )
+    engine, stated = get(name, tagged or version), tagged or version
+    if stated == snapshot(name).version or not (stated or image):
+        return engine, ""
+    subject = f"engine_version={version}" if version else f"{shown} has a tag without a version"
+    subject = f"{shown} is of {engine.title} {tagged}" if tagged else subject
+    return engine, (
+        f"{subject}: arguments and models are checked against the snapshot of {known}. `deploy plan "
+        "--image` asks the image, and `deploy up` does before it starts a rank."
     )
 
 
@@ -89,19 +107,3 @@ def repository_of(image: str) -> str:
     """An image's name without tag and digest."""
     head, slash, last = image.partition("@")[0].rpartition("/")
     return f"{head}{slash}{last.partition(':')[0]}"
-
-
-def without_tables(engine: Engine, image: str | None) -> str | None:
-    """The version that the image's tag names and that is not supported; None where there is no such."""
-    tagged = engine.image_version(image) if image else None
-    return None if tagged is None or _base(tagged) in versions(engine.name) else tagged
-
-
-def _base(version: str) -> str:
-    """The release that 0.5.22.post1 corrects and 0.5.23rc0 comes before."""
-    return re.split(r"rc|\.post", version)[0]
-
-
-def _supported(name: str) -> tuple[Engine, ...]:
-    engines: tuple[Engine, ...] = import_module(f"{__name__}.{name}.engine").ENGINES
-    return engines

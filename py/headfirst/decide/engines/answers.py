@@ -6,23 +6,24 @@ plans without an image are checked against.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from headfirst.decide.containers.answers import Answers as Answers
 from headfirst.decide.frozen import Frozen, Tolerant
 from headfirst.decide.package_data import read_json
 from headfirst.decide.untrusted_model import validated
 
-Word = Annotated[str, StringConstraints(pattern=r"^[\w.+:/@ -]{1,200}\Z")]
-Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+[\w.+-]{0,60}\Z")]
-Flag = Annotated[str, StringConstraints(pattern=r"^--?[A-Za-z][\w.-]{0,100}\Z")]
-# What an image may answer: SGLang 0.5.23 has 540 options.
-_MOST_OPTIONS, _MOST_CHOICES = 5000, 2000
+VERSION = r"\d+\.\d+[\w.+-]{0,60}"
+Word = Annotated[str, StringConstraints(pattern=r"^[\w.+:/@ -]{1,200}$")]
+Version = Annotated[str, StringConstraints(pattern=rf"^{VERSION}$")]
+Flag = Annotated[str, StringConstraints(pattern=r"^--?[A-Za-z][\w.-]{0,100}$")]
+# What an image may answer: SGLang 0.5.23 has 540 options, vLLM 0.33.0 334 architectures.
+_MOST_OPTIONS, MOST = 5000, 2000
+Words = Annotated[frozenset[Word], Field(max_length=MOST)]
 
 
 class Option(Tolerant):
@@ -32,13 +33,13 @@ class Option(Tolerant):
     dest: Word
     type: Word
     nargs: str | int | None = None
-    choices: Annotated[tuple[str | int | float | bool, ...] | None, Field(max_length=_MOST_CHOICES)] = None
+    choices: Annotated[tuple[str | int | float | bool, ...] | None, Field(max_length=MOST)] = None
     const: bool | None = None
     none: bool | None = None
     repeat: bool | None = None
-    keys: Annotated[tuple[Word, ...] | None, Field(max_length=_MOST_CHOICES)] = None
+    keys: Annotated[tuple[Word, ...] | None, Field(max_length=MOST)] = None
     negative: tuple[Flag, ...] | None = None
-    registered: Annotated[tuple[Word, ...] | None, Field(max_length=_MOST_CHOICES)] = None
+    registered: Annotated[tuple[Word, ...] | None, Field(max_length=MOST)] = None
 
 
 class Document(Frozen):
@@ -53,24 +54,6 @@ class Document(Frozen):
     unanswered: dict[Word, Annotated[str, StringConstraints(max_length=2000)]] = {}
 
 
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """An engine's options and tables. `image`: the ID of the image that answered; "": they are the snapshot.
-
-    `support` is of the class SupportTable of the engine's module `support`. `unanswered`: parts that the
-    image did not answer, which are the snapshot's, each with the reason.
-    """
-
-    engine: str
-    version: str
-    options: tuple[Mapping[str, Any], ...]
-    support: Any
-    image: str = ""
-    cuda: str = ""
-    nccl: str = ""
-    unanswered: Mapping[str, str] = field(default_factory=dict)
-
-
 @cache
 def snapshot(engine: str) -> Answers:
     """What the version that plans are checked against answered."""
@@ -80,17 +63,16 @@ def snapshot(engine: str) -> Answers:
 
 def of_document(document: Any, engine: str, *, where: str, image: str = "") -> Answers:
     """The answers in a probe's document; what it lacks is the snapshot's. UntrustedError naming `where`."""
-    told = validated(Document, document, what="the answer of the image", where=where)
-    options = told.options and tuple(each.model_dump(exclude_unset=True) for each in told.options)
-    tables = import_module(f"{__package__}.{engine}.support").SupportTable
     what = "the answer of the image"
-    support = told.support and validated(tables, told.support, what=what, where=where)
-    known = None if options and support else snapshot(engine)
+    told = validated(Document, document, what=what, where=where)
+    tables = import_module(f"{__package__}.{engine}.support").SupportTable
+    options = tuple(each.model_dump(exclude_none=True) for each in told.options or ())
+    support = None if told.support is None else validated(tables, told.support, what=what, where=where)
     return Answers(
         engine=engine,
         version=told.version,
-        options=options or (known.options if known else ()),
-        support=support or (known.support if known else None),
+        options=options or snapshot(engine).options,
+        support=snapshot(engine).support if support is None else support,
         image=image,
         cuda=told.cuda or "",
         nccl=told.nccl or "",

@@ -1,7 +1,6 @@
 """An engine's command line as data: what its own parser has, and a check of arguments without the engine.
 
-arguments-VERSION.json in an engine's package is written by a tool from the engine's own parser. It has one
-object an option: flags, dest, type, and where they apply nargs, choices, default, deprecated, required, help,
+The options are those of the engine's Answers: flags, dest, type, and where they apply nargs, choices, const,
 none (the text "None" is a value), repeat (may be given again), keys (of a JSON object), negative (the flags
 that store False). Types are flag and those of _CONVERTERS. removed.json maps a flag of older versions to
 `between`, the two versions between which it went, and `instead`: its successor (flag, with its value where
@@ -20,6 +19,7 @@ from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.common.untrusted import finite_json
+from headfirst.decide.engines.answers import Answers
 from headfirst.decide.package_data import read_json
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
@@ -160,7 +160,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Specification:
-    """The options of one engine version.
+    """The options of one engine.
 
     `removed` maps a flag of an older version to what to write instead; `owned` maps a destination to the
     sentence that states where the plan takes it from, `refused` to why its value is refused, and `bounds` to
@@ -176,19 +176,17 @@ class Specification:
 
 
 def load(
-    package: str,
+    answers: Answers,
     title: str,
-    version: str,
     owned: Mapping[str, str],
     refused: Mapping[str, RefusedOption] | None = None,
     bounds: Mapping[str, RefusedOption] | None = None,
 ) -> Specification:
-    """The specification of `version` of the engine in `package`; `title` is its name in messages."""
-    options = read_json(package, f"arguments-{version}.json")["options"]
-    removed = read_json(package, "removed.json")["flags"]
+    """The specification of the engine that answered; `title` is its name in messages."""
+    removed = read_json(f"{__package__}.{answers.engine}", "removed.json")["flags"]
     return Specification(
-        engine=f"{title} {version}",
-        options={flag: option for option in options for flag in option["flags"]},
+        engine=f"{title} {answers.version}",
+        options=answers.by_flag,
         removed={flag: _advice(entry) for flag, entry in removed.items()},
         owned=owned,
         refused=refused or {},
@@ -336,7 +334,7 @@ def _store(
             typed.append(None)
             continue
         try:
-            typed.append(_CONVERTERS[option["type"]](text))
+            typed.append(_CONVERTERS.get(option["type"], str)(text))
         except ValueError:
             return ArgumentProblem(flag, f"{flag} cannot take {text!r}.", _expected(option))
         if problem := _keys(option, flag, typed[-1]):

@@ -1,7 +1,7 @@
 """The contract of an engine: everything that differs between SGLang, vLLM and LMDeploy is asked of it.
 
-An engine is a description of one version, not a process: everything here is pure, and no engine is installed.
-docs/new-engine.md describes how to add one.
+An engine is a description, of what its image or the snapshot answered, and not a process: everything here is
+pure, and no engine is installed. docs/new-engine.md describes how to add one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from headfirst.common.metrics import Metrics as Metrics
 from headfirst.decide.cluster.settings import KvCarrier, Role
 from headfirst.decide.containers.image import ImageRecipe
 from headfirst.decide.engines import arguments
+from headfirst.decide.engines.answers import Answers, snapshot
 from headfirst.decide.engines.arguments import Arguments, RefusedOption, Specification
 from headfirst.decide.engines.arguments import Values as Values
 from headfirst.decide.engines.host_memory import NOTHING, HostRequest, KeptMemory
@@ -26,7 +27,6 @@ from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task as Task
-from headfirst.decide.package_data import read_json
 
 if TYPE_CHECKING:
     from headfirst.decide.diagnose.types import Live, NodeFacts, Tuning
@@ -430,11 +430,11 @@ class LayoutProblems(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Engine:
-    """One serving engine of one version: data, and pure functions."""
+    """One serving engine: data, and pure functions."""
 
     name: str  # `engine=` in an inventory, and the name of the engine's folder
     title: str  # as its own project writes it
-    version: str
+    answers: Answers  # its version, options and tables
     images: Mapping[str, str]  # with their tags, by device: cuda, cpu
     # Options that the plan sets, by destination: the sentence that states where a person sets them.
     owned: Mapping[str, str]
@@ -499,10 +499,21 @@ class Engine:
     package_variables: frozenset[str] = frozenset()
     image_cuda: Mapping[str, str] = field(default_factory=dict)  # end of an image -> its CUDA version
     no_device: str = ""  # what to do where `images` lacks a device
-    older: str = ""  # what else to do where an image of an older version lacks a flag for several nodes
     # What the ranks of a host keep in its memory and in folders.
     host_memory: Callable[[HostRequest], KeptMemory] = lambda request: NOTHING
     missing_programs: Sequence[MissingProgram] = ()  # of the project's own images
+
+    @property
+    def version(self) -> str:
+        """What the image answered; else what its tag, or the inventory, states."""
+        return self.answers.version
+
+    @property
+    def described_by(self) -> str:
+        """Who stated options and tables: the image, or the snapshot."""
+        if self.answers.image:
+            return f"the image {self.answers.image[: len('sha256:') + 12]}"
+        return f"the snapshot of {self.title} {snapshot(self.name).version}"
 
     @property
     def package(self) -> str:
@@ -512,7 +523,7 @@ class Engine:
     @cached_property
     def specification(self) -> Specification:
         """The options of this version."""
-        return arguments.load(self.package, self.title, self.version, self.owned, self.refused, self.bounds)
+        return arguments.load(self.answers, self.title, self.owned, self.refused, self.bounds)
 
     def default_image(self, device: str) -> str:
         """The image, with its tag, that serves this version on `device`; InputError where it has none."""
@@ -546,7 +557,9 @@ class Engine:
         return next((recipe for recipe in self.recipes if recipe.tag == self.images.get(device)), None)
 
     def cuda(self, image: str) -> str:
-        """The CUDA version in an image, by -cu129 or -cu12.8 in its tag or as published; "" if unknown."""
+        """The CUDA version in an image: answered, by -cu129 in its tag, or as published; "" if unknown."""
+        if self.answers.image and re.fullmatch(r"\d+\.\d+", self.answers.cuda):
+            return self.answers.cuda
         if match := re.search(r"-cu(\d\d)\.?(\d)\b", image):
             return f"{match[1]}.{match[2]}"
         return next((version for end, version in self.image_cuda.items() if image.endswith(end)), "")
@@ -554,20 +567,6 @@ class Engine:
     def check_arguments(self, words: Sequence[str]) -> Arguments:
         """Read the user's extra arguments as this version's own parser would."""
         return self.parse(self.specification, words)
-
-    def first_versions(self) -> Mapping[str, str]:
-        """The first version that has a flag of `launch`, where that is not older than all images in use."""
-        name = "first-versions.json"
-        known = files(self.package).joinpath(name).is_file()
-        return read_json(self.package, name)["flags"] if known else {}
-
-    def lacking(self, version: str, command: Sequence[str]) -> list[str]:
-        """The flags of a command that `version` does not have, as far as `first_versions` lists them."""
-        return [
-            flag
-            for flag, first in self.first_versions().items()
-            if flag in command and version_numbers(version) < version_numbers(first)
-        ]
 
     def sets(self, words: Sequence[str], values: Values) -> bool:
         """Whether the arguments set one of the values."""
@@ -579,11 +578,11 @@ class Engine:
 
     def config_file(self, *, api_key: str, admin_key: str | None = None) -> dict[str, Any]:
         """What the file named by LaunchRequest.config_file must hold; its options are the engine's own."""
-        if admin_key is None or self.admin_key_name is None:
-            return {self.key_name: api_key}
-        if self.admin_key_name == self.key_name:
+        if admin_key is not None and self.admin_key_name == self.key_name:
             return {self.key_name: [api_key, admin_key]}
-        return {self.key_name: api_key, self.admin_key_name: admin_key}
+        if admin_key is None or f"--{self.admin_key_name}" not in self.answers.by_flag:
+            return {self.key_name: api_key}
+        return {self.key_name: api_key, str(self.admin_key_name): admin_key}
 
     def log(self) -> Mapping[str, Any]:
         """The data of the engine's log.yml: what its log reports. Keys: plugin_utils/engine_log_rules.py."""

@@ -7,20 +7,18 @@ from collections.abc import Sequence
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.presets import Purpose
 from headfirst.decide.plan.pool import Pool
-from headfirst.decide.plan.presets import GENERATING, foreign, why_nothing
+from headfirst.decide.plan.presets import GENERATING, why_nothing
 from headfirst.decide.plan.types import Capabilities, Capability, Fit, PlannedReplica
 
 
-def of(
-    engine: Engine, pools: Sequence[Pool], replicas: Sequence[PlannedReplica], version: str | None
-) -> Capabilities:
-    """Those of the planned arguments. `version`: of an image without tables."""
+def of(engine: Engine, pools: Sequence[Pool], replicas: Sequence[PlannedReplica]) -> Capabilities:
+    """Those of the planned arguments."""
     main, dialect = pools[-1], engine.request_dialect(pools[-1].values)
     started = of_command(engine, replicas[-1].nodes[0].container.command)  # with what the plan sets for CPUs
     context = min(_context(pool.sized.fit, started.context_tokens) for pool in pools)
     return Capabilities(
-        tools=_capability("tools", dialect.tool_parser, main, version),
-        reasoning=_capability("reasoning", dialect.reasoning_parser, main, version),
+        tools=_capability("tools", dialect.tool_parser, main),
+        reasoning=_capability("reasoning", dialect.reasoning_parser, main),
         context_tokens=context,
         full_requests=_full_requests(main.sized.fit, context, len(main.service.replicas)),
     )
@@ -51,13 +49,11 @@ def sentence(capabilities: Capabilities) -> str:
     return " ".join(parts)
 
 
-def _capability(purpose: Purpose, parser: str | None, main: Pool, version: str | None) -> Capability:
+def _capability(purpose: Purpose, parser: str | None, main: Pool) -> Capability:
     if parser:
         return Capability(state="on", reason=parser)
     if main.task not in GENERATING:
         return Capability(state="off", reason=why_nothing(main.task))
-    if version:
-        return Capability(state="unknown", reason=foreign(version))
     if main.service.settings.parsers == "none":
         return Capability(state="off", reason="parsers=none")
     return Capability(state="off", reason=main.choice.absent.get(purpose, "engine_args sets it so"))

@@ -8,9 +8,8 @@ from pathlib import PurePosixPath
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Service
-from headfirst.decide.engines.base import Engine, Values, version_numbers
+from headfirst.decide.engines.base import Engine, Values
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan import types
 
 _OTHER_FILES = ("gguf", "npcache", "pt")
 _EXTERNAL = (
@@ -53,30 +52,6 @@ def unmounted_note(arguments: Sequence[str], volumes: Sequence[str]) -> str:
         if word.startswith("/") and not any(PurePosixPath(word).is_relative_to(target) for target in targets)
     ]
     return _NOT_MOUNTED.format(files=", ".join(lacking)) if lacking else ""
-
-
-def refuse_lacking(
-    service: Service, engine: Engine, version: str, replicas: Sequence[types.PlannedReplica]
-) -> None:
-    """Raise for flags of the plan that the image's version does not have.
-
-    The tag of an image whose name is not the engine's may be a version of something else.
-    """
-    name = (service.settings.engine_image or "").rpartition("/")[2].partition(":")[0]
-    if engine.name not in name:
-        return
-    nodes = [node for replica in replicas for node in replica.nodes]
-    flags = engine.lacking(version, [word for node in nodes for word in node.container.command])
-    if not flags:
-        return
-    first = max(map(engine.first_versions().__getitem__, flags), key=version_numbers)
-    spanning = engine.older if len(replicas[0].nodes) > 1 and not service.settings.engine_runtime else ""
-    raise InputError(
-        f"engine_image={service.settings.engine_image} contains {engine.title} {version}, which has no "
-        f"{', '.join(flags)}",
-        where=service.given.get("engine_image"),
-        hint=f"Take an image of {first} or newer. {spanning}".rstrip(),
-    )
 
 
 def other_files(values: Values) -> list[str]:

@@ -55,10 +55,8 @@ def decide(
     engine: Engine,
     adapters: Adapters,
     where: str,
-    *,
-    version: str | None,
 ) -> Pool:
-    """InputError for what cannot work. `version`: the image's, where it has no tables here."""
+    """InputError for what cannot work."""
     settings = service.settings
     side = engine.disaggregation.values(service.roles[0]) if engine.disaggregation else {}
 
@@ -111,7 +109,6 @@ def decide(
             draft_arguments=tuple(drafts.chosen),
             dtype=loaded.dtype,
             user_arguments=tuple(settings.engine_args),
-            version=version,
             image=image,
         )
     )

@@ -45,7 +45,6 @@ class Situation:
     user_arguments: tuple[str, ...]
     layout_arguments: tuple[ChosenArgument, ...] = ()  # what the layout needs
     draft_arguments: tuple[ChosenArgument, ...] = ()  # what draft_model needs
-    version: str | None = None  # of the image, where no tables of it are here
     image: str = ""  # "": not known
     by_default: bool = False
 
@@ -118,8 +117,7 @@ class _Selection:
             if any(self._users[name] != values[name] for name in user_flags) and not rule.offered:
                 self.left_out.append(_line(new, "engine_args sets another value", rule))
             return
-        version = self._situation.version
-        if why := foreign(version) if version else _refused(self._situation, self.words, new):
+        if why := _refused(self._situation, self.words, new):
             if not rule.offered:
                 self._settle(rule)
                 self.left_out.append(_line(new, why, rule))
@@ -264,11 +262,6 @@ def _filled(rule: ArgumentRule, situation: Situation) -> dict[str, str]:
 def why_nothing(task: Task) -> str:
     """Why a task that is not of GENERATING has no parsers, as a clause."""
     return f"task={task} has no chats" if task == "completion" else f"task={task} generates no text"
-
-
-def foreign(version: str) -> str:
-    """Why no argument is chosen for an image of a version without tables, as a clause."""
-    return f"engine_image is of {version}, whose arguments are not known"
 
 
 def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
@@ -44,22 +43,11 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
     configs = {adapter.name: service.adapters.get(adapter.name) for adapter in lora}
     known = {"adapters": tuple(configs.values()), "draft": service.draft}
     checkpoint = contents.with_packages(service, checkpoint).model_copy(update=known)
-    engine, note = engines.of_image(
-        settings.engine,
-        settings.engine_image,
-        settings.engine_version,
-        where=service.given.get("engine_version" if settings.engine_version else "engine"),
-    )
+    engine, note = engines.of_service(service)
     images.refuse_other_engine(engine, settings.engine_image, service.given.get("engine_image"))
     if settings.engine_image_source == "build":
         images.recipe(service, engine)
-    version = engines.without_tables(engine, settings.engine_image)
-    if version:
-        _refuse_presets(service, engine, version)
-    pools = [
-        pool.decide(service.of_role(role), checkpoint, engine, configs, where, version=version)
-        for role in service.roles
-    ]
+    pools = [pool.decide(service.of_role(role), checkpoint, engine, configs, where) for role in service.roles]
     *before, main = pools
     moved = transfer.plan(service, engine, checkpoint, *pools) if before else None
     classless = main.served.model_copy(update={"external_class": False})
@@ -103,8 +91,6 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
     ]
     outside_v1 = engine.request_dialect(main.values).paths_outside_v1(main.task)
     replicas = [launching.replica(replica) for launching, replica in launched]
-    if version:
-        contents.refuse_lacking(service, engine, version, replicas)
     programs = sorted({program for launching, _ in launched for program in launching.programs})
     contents.refuse_image(service, engine, main.image, programs)
     routers = router.routers(cluster, service, replicas)
@@ -117,6 +103,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         served_model_name=service.served_model_name,
         engine=engine.name,
         engine_version=engine.version,
+        engine_described_by=engine.described_by,
         engine_cuda=engine.cuda(main.image) if settings.engine_device == "cuda" else "",
         device=settings.engine_device,
         image_programs=programs,
@@ -133,9 +120,9 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         cache_dir=settings.engine_cache_dir,
         readiness=_readiness(service, engine, main.task),
         drain_seconds=settings.drain_timeout,
-        config_file=_config_file(service, engine, version),
+        config_file=_config_file(service, engine),
         api_key_file=settings.api_key_file,
-        capabilities=capabilities.of(engine, pools, replicas, version),
+        capabilities=capabilities.of(engine, pools, replicas),
         replicas=replicas,
         scheduled=[launching.scheduled(replica) for launching, replica in launched],
         standbys=[
@@ -183,12 +170,9 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
     )
 
 
-def _config_file(service: Service, engine: Engine, version: str | None) -> dict[str, blanks.Text]:
-    """The file with the keys, each value as JSON. `version`: of an image without tables."""
-    old = bool(version and engine.lacking(version, [f"--{engine.admin_key_name}"]))
-    keys = engine.config_file(
-        api_key=blanks.api_key(service.name), admin_key=None if old else blanks.mark(blanks.ADMIN_KEY)
-    )
+def _config_file(service: Service, engine: Engine) -> dict[str, blanks.Text]:
+    """The file with the keys, each value as JSON."""
+    keys = engine.config_file(api_key=blanks.api_key(service.name), admin_key=blanks.mark(blanks.ADMIN_KEY))
     return {name: blanks.parse_json(value) for name, value in keys.items()}
 
 
@@ -213,21 +197,6 @@ def _computing_note(engine: Engine, checkpoint: Checkpoint, computing: Computing
         f"{engine.title} computes in {computing.dtype.upper()}, and the checkpoint is "
         f"{checkpoint.dtype.upper()}: {computing.reason}. Weights in memory are counted in "
         f"{loaded_as.upper()}."
-    )
-
-
-def _refuse_presets(service: Service, engine: Engine, version: str) -> None:
-    """Raise for what would choose arguments of a version that has no tables here."""
-    chooses = {"preset": service.settings.preset, "parsers": service.settings.parsers == "auto"}
-    name = next((name for name, value in chooses.items() if value), None)
-    if name is None:
-        return
-    supported = ", ".join(engines.versions(engine.name))
-    raise InputError(
-        f"{name}={getattr(service.settings, name)} chooses arguments of {engine.title} {supported}, but "
-        f"engine_image={service.settings.engine_image} contains {version}.",
-        where=service.given.get(name),
-        hint=f"Remove {name} and set engine_args, or take an image of a supported version.",
     )
 
 

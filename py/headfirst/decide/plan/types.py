@@ -376,7 +376,7 @@ _CARRIERS: dict[KvCarrier, str] = {"mooncake": "Mooncake", "nixl": "NIXL"}
 class Capability(Frozen):
     """Whether answers have a part of their own for it; `reason`: the engine's parser, or why none."""
 
-    state: Literal["on", "off", "unknown"]
+    state: Literal["on", "off"]
     reason: str
 
 
@@ -425,6 +425,7 @@ class PlannedService(Sized):
     served_model_name: str
     engine: str
     engine_version: str
+    engine_described_by: str  # the image, or the snapshot of a version
     engine_cuda: str  # the CUDA version inside the image, "" where it is not known or not used
     device: str  # cuda | cpu
     # Programs that the image must have beside the engine; left out of JSON where there are none.

@@ -50,7 +50,7 @@ def print_plan(plan: Plan, limit: Collection[str] | None = None, *, commands: bo
         console.print()
         _print_service(console, service)
     console.print()
-    for text, services in itertools.groupby(plan.services, lambda service: service.model_described_by):
+    for text, services in itertools.groupby(plan.services, _described_by):
         names = ", ".join(service.served_model_name for service in services)
         console.paragraph(f"{names}: described by {text}")
     _print_rates(console, [service.weights.time for service in plan.services])
@@ -158,6 +158,10 @@ def _print_by_host(
     for text, hosts in hosts_of.items():
         where = "" if len(hosts) == len(lines) else f"{spans(hosts)}: "
         console.paragraph(f"{indent}{where}{text}", style)
+
+
+def _described_by(service: PlannedService) -> str:
+    return f"{service.model_described_by.rstrip('.')}; {service.engine}: {service.engine_described_by}"
 
 
 def _print_service(console: Terminal, service: PlannedService) -> None:

@@ -120,8 +120,7 @@ def _engine(cluster: Cluster, service: Service, built: dict[str, Any]) -> Tarbal
 
 
 def _recipe(service: Service) -> ImageRecipe:
-    settings = service.settings
-    engine, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
+    engine, _ = engines.of_service(service)
     return images.recipe(service, engine)
 
 

@@ -84,7 +84,7 @@ def proposal(answers: Answers, path: Path) -> Proposal | None:
         checkpoint = _described(answers, str(answers.model))
     except HeadfirstError:
         return None
-    engine, _ = engines.of_image(cluster.services[0].settings.engine, None, None)
+    engine, _ = engines.of_service(cluster.services[0])
     survey_result = survey(
         gpus_of_all,
         engine,
@@ -119,7 +119,7 @@ def with_services(answers: Answers, models: Mapping[str, str], path: Path) -> Pr
     """A service for each model, by name. InputError where they do not fit beside each other."""
     user_catalogue.load()
     cluster, gpus_of_all = _fleet(answers, path)
-    engine, _ = engines.of_image(cluster.services[0].settings.engine, None, None)
+    engine, _ = engines.of_service(cluster.services[0])
     checkpoints = {name: _described(answers, model) for name, model in models.items()}
     shares_by_name = shares(gpus_of_all, engine, checkpoints, ServiceTrial.on_all_hosts(cluster))
     services = [

@@ -55,7 +55,7 @@ def models(
         base["engine"] = engine
         chosen = engines.get(engine)
     else:
-        chosen, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
+        chosen, _ = engines.of_service(cluster.services[0])
     ids = [id for id in catalogue.ids() if model is None or id.lower() == model.lower()]
     return survey(
         fleet(cluster),

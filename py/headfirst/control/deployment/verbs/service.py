@@ -39,8 +39,7 @@ _HEALTH_S = 5.0
 
 def engine_of(service: Service) -> Engine:
     """The engine that the inventory names."""
-    settings = service.settings
-    engine, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
+    engine, _ = engines.of_service(service)
     return engine
 
 

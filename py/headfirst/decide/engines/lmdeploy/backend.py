@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection
 
+from headfirst.decide.engines.answers import Answers
 from headfirst.decide.engines.base import EngineStart, Task, Values, overflow
+from headfirst.decide.engines.lmdeploy.support import BackEnd, SupportTable
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
-from headfirst.decide.package_data import read_json
 
 TURBOMIND, PYTORCH = "turbomind", "pytorch"
 TITLES = {TURBOMIND: "TurboMind", PYTORCH: "the PyTorch engine"}
@@ -47,7 +47,7 @@ _PYTORCH_ONLY |= {"kv_transfer_config": "--kv-transfer-config", "num_gpu_blocks"
 
 
 def choose(
-    version: str,
+    has: SupportTable,
     checkpoint: Checkpoint | None,
     values: Values,
     *,
@@ -61,7 +61,7 @@ def choose(
     """
     if "backend" in values:
         return str(values["backend"])
-    able = serving(version, checkpoint) if checkpoint else [PYTORCH]
+    able = serving(has, checkpoint) if checkpoint else [PYTORCH]
     needs_pytorch = (
         nodes > 1
         or runtime == "ray"
@@ -75,29 +75,33 @@ def choose(
     return PYTORCH
 
 
-def serving(version: str, checkpoint: Checkpoint) -> list[str]:
+def serving(has: SupportTable, checkpoint: Checkpoint) -> list[str]:
     """The back ends that have the checkpoint's architecture and its quantisation; TurboMind first."""
-    return [name for name in TITLES if not _missing(version, checkpoint, name)]
+    return [name for name in TITLES if not _missing(has, checkpoint, name)]
 
 
-def problems(version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Values) -> list[str]:
+def problems(
+    answers: Answers, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Values
+) -> list[str]:
     """Why the checkpoint cannot be served for `task`, a clause each."""
-    chosen = choose(version, checkpoint, values)
-    reasons = _missing(version, checkpoint, chosen)
+    has: SupportTable = answers.support
+    chosen = choose(has, checkpoint, values)
+    who = f"{TITLES[chosen]} of LMDeploy {answers.version}"
+    reasons = [f"{who} does not {what}" for what in _missing(has, checkpoint, chosen)]
     if reasons and "backend" in values:
-        other = [name for name in serving(version, checkpoint) if name != chosen]
+        other = [name for name in serving(has, checkpoint) if name != chosen]
         reasons = [*reasons, *(f"{TITLES[name]} serves it: write --backend {name}" for name in other)]
-    reasons += overflow("LMDeploy", checkpoint, gpu, values) + _task(version, checkpoint, task)
+    reasons += overflow("LMDeploy", checkpoint, gpu, values) + _task(has, checkpoint, task)
     return reasons + _arguments(checkpoint, chosen, values)
 
 
-def start_problems(version: str, checkpoint: Checkpoint, start: EngineStart) -> list[str]:
+def start_problems(answers: Answers, checkpoint: Checkpoint, start: EngineStart) -> list[str]:
     """What the back end has no kernel or no package for, a clause each."""
     gpu, capability = start.gpu, start.gpu.compute_capability if start.gpu else None
-    if choose(version, checkpoint, start.values, nodes=start.nodes) == TURBOMIND:
+    if choose(answers.support, checkpoint, start.values, nodes=start.nodes) == TURBOMIND:
         if capability is None or capability < _TURBOMIND_ALONE[0] or capability in _TURBOMIND_ALONE:
             return []
-        other = f": write --backend {PYTORCH}" if PYTORCH in serving(version, checkpoint) else ""
+        other = f": write --backend {PYTORCH}" if PYTORCH in serving(answers.support, checkpoint) else ""
         return [f"TurboMind has no kernels for {gpu}{other}"]
     if _IMAGE not in start.image:
         return []
@@ -105,7 +109,7 @@ def start_problems(version: str, checkpoint: Checkpoint, start: EngineStart) -> 
     if architecture == "Qwen3NextForCausalLM":  # configurations/qwen3_next.py
         reasons.append("it reads full_attention_interval, which Transformers 5 in its image does not keep")
     if architecture == "DeepseekV4ForCausalLM" and start.cuda.startswith("12."):
-        image = f"{_IMAGE}v{version}-cu13.0"
+        image = f"{_IMAGE}v{answers.version}-cu13.0"
         reasons.append(f"only its image for CUDA 13 has tile_kernels: write engine_image={image}")
     sparse = architecture in _SPARSE
     if capability is None or not (sparse or (checkpoint.mla and capability >= _FLASH_MLA)):
@@ -117,20 +121,16 @@ def start_problems(version: str, checkpoint: Checkpoint, start: EngineStart) -> 
     return reasons
 
 
-def _models(version: str) -> dict[str, Any]:
-    return read_json(__package__, f"models-{version}.json")
-
-
-def _missing(version: str, checkpoint: Checkpoint, name: str) -> list[str]:
-    table = _models(version)[name]
-    who = f"{TITLES[name]} of LMDeploy {version}"
-    if checkpoint.architecture not in table["architectures"]:
-        return [f"{who} does not support the architecture {checkpoint.architecture}"]
-    if not _reads(table["quantisations"], name, checkpoint):
-        return [f"{who} does not read checkpoints quantised as {checkpoint.quantization_name}"]
+def _missing(has: SupportTable, checkpoint: Checkpoint, name: str) -> list[str]:
+    """What the back end does not do, as "read …"."""
+    table: BackEnd = getattr(has, name)
+    if table.architectures and checkpoint.architecture not in table.architectures:
+        return [f"support the architecture {checkpoint.architecture}"]
+    if table.quantisations and not _reads(table.quantisations, name, checkpoint):
+        return [f"read checkpoints quantised as {checkpoint.quantization_name}"]
     if unread := _unread(name, checkpoint):
         kind = checkpoint.quantization_name
-        return [f"{who} does not read checkpoints quantised as {kind} ({', '.join(unread)})"]
+        return [f"read checkpoints quantised as {kind} ({', '.join(unread)})"]
     return []
 
 
@@ -140,7 +140,7 @@ def _unread(name: str, checkpoint: Checkpoint) -> list[str]:
     return [text for variant, text in words.items() if kind and variant in kind.variants]
 
 
-def _reads(methods: Sequence[str], name: str, checkpoint: Checkpoint) -> bool:
+def _reads(methods: Collection[str], name: str, checkpoint: Checkpoint) -> bool:
     """Whether the back end reads the method: FP8 of ModelOpt or compressed-tensors is not its `fp8`."""
     kind = checkpoint.quantization
     if kind is None:
@@ -157,12 +157,12 @@ def _reads(methods: Sequence[str], name: str, checkpoint: Checkpoint) -> bool:
     return kind.method in methods and (groups is None or size in groups)
 
 
-def _task(version: str, checkpoint: Checkpoint, task: Task) -> list[str]:
+def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
     if task in ("embedding", "rerank"):
         return [f"LMDeploy has no API for {task}"]
     if task == "reward" and not checkpoint.architecture.endswith("RewardModel"):
         return [f"LMDeploy serves rewards of reward models only, and {checkpoint.architecture} is not one"]
-    if task == "vision" and checkpoint.architecture not in _models(version)["vision"]:
+    if task == "vision" and has.vision and checkpoint.architecture not in has.vision:
         return [f"LMDeploy reads no images with {checkpoint.architecture}"]
     return []
 

@@ -1,4 +1,4 @@
-"""Draft models in LMDeploy 0.17.0 and 0.18.0 (PyTorch engine): the arguments that they need, what is refused.
+"""Draft models in LMDeploy 0.18.0 (PyTorch engine): the arguments that they need, what is refused.
 
 Source: lmdeploy/cli/utils.py (add_spec_group), pytorch/configurations/llama.py and kimi_k2.py,
 pytorch/models/module_map.py, pytorch/engine/config_builder.py (build_specdecode_config).
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headfirst.decide.engines import drafts
+from headfirst.decide.engines.answers import Answers
 from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest, Values
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.package_data import read_json
 
 _METHODS = {"eagle": "eagle", "eagle3": "eagle3", "dflash": "dflash"}
 # Methods of multi-token prediction by the target's architecture; others have deepseek_mtp.
@@ -24,7 +24,7 @@ _ALGORITHM, _MODEL = "--speculative-algorithm", "--speculative-draft-model"
 _SOURCE = "https://github.com/InternLM/lmdeploy/blob/main/docs/en/advance/spec_decoding.md"
 
 
-def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
+def needs(answers: Answers, request: DraftRequest) -> ArgumentNeeds:
     """The folder, and the method where the user sets none; LMDeploy drafts one token by default."""
     user_algorithm = request.values.get("speculative_algorithm")
     method = str(user_algorithm or _method(request))
@@ -33,7 +33,7 @@ def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
         return ArgumentNeeds(
             problem=f"it has no method for a draft model {kind}: set engine_args={_ALGORITHM}"
         )
-    if problem := next(_refusals(version, request, method), ""):
+    if problem := next(_refusals(answers, request, method), ""):
         return ArgumentNeeds(problem=problem)
     return ArgumentNeeds(
         ({} if user_algorithm else {_ALGORITHM: method}) | {_MODEL: request.folder}, drafts.REASON, _SOURCE
@@ -60,17 +60,17 @@ def _method(request: DraftRequest) -> str:
     return next((method for start, method in _PREDICTING if name.startswith(start)), "deepseek_mtp")
 
 
-def _refusals(version: str, request: DraftRequest, method: str) -> Iterator[str]:
+def _refusals(answers: Answers, request: DraftRequest, method: str) -> Iterator[str]:
     target, draft = request.target, request.target.draft
-    known = read_json(__package__, f"models-{version}.json")["pytorch"]["architectures"]
+    named, known = f"LMDeploy {answers.version}", answers.support.pytorch.architectures
     if draft is not None:
         if draft.drafting and draft.drafting.speculators:
             yield "LMDeploy does not read the format of speculators"
         name = draft.architecture
         if name == "LlamaForCausalLM" and method in ("eagle", "eagle3"):
             name = method.capitalize() + name
-        if method in ("eagle", "eagle3", "dflash") and name not in known:
-            yield f"LMDeploy {version} does not have its architecture {name}"
+        if known and method in ("eagle", "eagle3", "dflash") and name not in known:
+            yield f"{named} does not have its architecture {name}"
         yield from drafts.misfits(request)
     if method == "eagle3" and not target.architecture.startswith(_EAGLE3):
-        yield f"LMDeploy {version} gives no draft of EAGLE3 the states of {target.architecture}"
+        yield f"{named} gives no draft of EAGLE3 the states of {target.architecture}"

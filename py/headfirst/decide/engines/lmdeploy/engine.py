@@ -1,4 +1,4 @@
-"""LMDeploy as one of the engines: what is data; sources are files of lmdeploy, of 0.17.0 and 0.18.0."""
+"""LMDeploy as one of the engines: what is data; sources are files of lmdeploy, of 0.18.0."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from headfirst.common.metrics import Metrics, Series
+from headfirst.decide.engines.answers import Answers
 from headfirst.decide.engines.arguments import OBJECT, RefusedOption, within
 from headfirst.decide.engines.base import (
     OWN_KEY,
@@ -27,8 +28,6 @@ from headfirst.decide.engines.lmdeploy import backend, draft, host_memory, launc
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY
 from headfirst.decide.model.checkpoint import Checkpoint
 
-# The newest first; each has an arguments-VERSION.json and a models-VERSION.json (tools/lmdeploy_tables.py).
-VERSIONS = ("0.18.0", "0.17.0")
 # TurboMind multiplies FP8 weights in 16 bits from Volta on (kernels/gemm/kernel/sm70_884_8.cu).
 _TURBOMIND_FP8 = (7, 0)
 _OWNED = {
@@ -125,20 +124,23 @@ def _more_ports(request: LaunchRequest) -> Sequence[int]:
     return range(request.port + 1, request.port + 1 + groups // request.nodes) if groups > 1 else ()
 
 
-def _engine(version: str) -> Engine:
+def engine(answers: Answers) -> Engine:
+    """LMDeploy with the options and tables that were answered."""
+    has = answers.support
+
     def fp8_capability(checkpoint: Checkpoint) -> tuple[int, int] | None:
         """What both back ends need, where both have the model: several nodes take the PyTorch engine."""
-        able = backend.serving(version, checkpoint)
-        if not able and checkpoint.convertible and backend.serving(version, checkpoint.converted):
+        able = backend.serving(has, checkpoint)
+        if not able and checkpoint.convertible and backend.serving(has, checkpoint.converted):
             return None
         return _TURBOMIND_FP8 if able == [backend.TURBOMIND] else FP8_CAPABILITY
 
     return Engine(
         name="lmdeploy",
         title="LMDeploy",
-        version=version,
+        answers=answers,
         # `latest` is the one with CUDA 12.8 (.github/workflows/docker.yml).
-        images={"cuda": f"openmmlab/lmdeploy:v{version}-cu12.8"},
+        images={"cuda": f"openmmlab/lmdeploy:v{answers.version}-cu12.8"},
         image_cuda={"/lmdeploy:latest": "12.8"},
         no_device=launch.NO_CPU,
         owned=_OWNED,
@@ -147,17 +149,17 @@ def _engine(version: str) -> Engine:
         metrics=_METRICS,
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,
-        support_problems=partial(backend.problems, version),
-        start_problems=partial(backend.start_problems, version),
+        support_problems=partial(backend.problems, answers),
+        start_problems=partial(backend.start_problems, answers),
         fp8_capability=fp8_capability,
         layout=layout.layout,
-        layout_problems=partial(layout.problems, version),
+        layout_problems=partial(layout.problems, has),
         adapter_needs=lora.needs,
-        draft_needs=partial(draft.needs, version),
+        draft_needs=partial(draft.needs, answers),
         named_draft=draft.named,
         memory_use=memory.memory_use,
         host_memory=host_memory.host_memory,
-        launch=partial(launch.launch, version),
+        launch=partial(launch.launch, answers),
         variable_aliases={
             "MASTER_ADDR": "LMDEPLOY_DIST_MASTER_ADDR",
             "MASTER_PORT": "LMDEPLOY_DIST_MASTER_PORT",
@@ -168,6 +170,3 @@ def _engine(version: str) -> Engine:
         publishes=_publishes,
         request_dialect=_dialect,
     )
-
-
-ENGINES = tuple(map(_engine, VERSIONS))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from headfirst.common.errors import InputError
 from headfirst.decide.engines import arguments, nccl, ray
+from headfirst.decide.engines.answers import Answers
 from headfirst.decide.engines.base import Launch, LaunchRequest, Values
 from headfirst.decide.engines.lmdeploy.backend import PYTORCH, TURBOMIND, choose
 
@@ -56,14 +57,14 @@ exit 1
 """
 
 
-def launch(version: str, request: LaunchRequest) -> Launch:
+def launch(answers: Answers, request: LaunchRequest) -> Launch:
     """`lmdeploy serve api_server …`, over several nodes in a script that starts Ray or the proxy."""
     if request.device == "cpu":
         raise InputError("LMDeploy has no back end for CPUs.", hint=NO_CPU)
-    specification = arguments.load(__package__, "LMDeploy", version, {})
+    specification = arguments.load(answers, "LMDeploy", {})
     values = arguments.check(specification, request.extra_args).values
     backend = choose(
-        version,
+        answers.support,
         request.checkpoint,
         values,
         nodes=request.nodes,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from headfirst.decide.engines.base import Values
 from headfirst.decide.engines.layout import Layout, Machines, head_problems
 from headfirst.decide.engines.lmdeploy.backend import PYTORCH, TURBOMIND, choose
+from headfirst.decide.engines.lmdeploy.support import SupportTable
 from headfirst.decide.model.checkpoint import Checkpoint
 
 
@@ -23,7 +24,7 @@ def attention_tensor(layout: Layout, values: Values) -> int:
 
 
 def problems(
-    version: str,
+    has: SupportTable,
     checkpoint: Checkpoint,
     machines: Machines,
     layout: Layout,
@@ -32,7 +33,7 @@ def problems(
     values: Values,
 ) -> list[str]:
     """Why the layout is refused, one clause each."""
-    backend = choose(version, checkpoint, values, nodes=machines.nodes)
+    backend = choose(has, checkpoint, values, nodes=machines.nodes)
     if layout.pipeline > 1:
         return ["LMDeploy has no pipeline parallelism"]
     reasons = _turbomind(layout, values) if backend == TURBOMIND else _pytorch(machines, layout, values)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headfirst.decide.engines import drafts
+from headfirst.decide.engines.answers import Answers
 from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest, Values
-from headfirst.decide.engines.sglang import support
+from headfirst.decide.engines.sglang.support import SupportTable
 
 # NEXTN and EAGLE are one algorithm; a draft of Gemma-4 makes it another one itself.
 _ALGORITHMS = {
@@ -25,7 +26,7 @@ _ALGORITHM, _PATH = "--speculative-algorithm", "--speculative-draft-model-path"
 _SOURCE = "https://docs.sglang.io/docs/advanced_features/speculative_decoding"
 
 
-def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
+def needs(answers: Answers, request: DraftRequest) -> ArgumentNeeds:
     """The folder, and the algorithm where the user sets none; SGLang chooses steps and tokens itself."""
     user_algorithm = request.values.get("speculative_algorithm")
     algorithm = str(user_algorithm or _ALGORITHMS.get(request.kind, "")).upper()
@@ -33,7 +34,7 @@ def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
         return ArgumentNeeds(
             problem=f"its kind is not known: set engine_args={_ALGORITHM} (EAGLE3, EAGLE, STANDALONE)"
         )
-    if problem := next(_refusals(version, request, algorithm), ""):
+    if problem := next(_refusals(answers, request, algorithm), ""):
         return ArgumentNeeds(problem=problem)
     arguments = {} if user_algorithm else {_ALGORITHM: algorithm}
     return ArgumentNeeds(arguments | {_PATH: request.folder}, drafts.REASON, _SOURCE)
@@ -44,8 +45,9 @@ def named(values: Values) -> tuple[str, str]:
     return str(values.get("speculative_draft_model_path") or ""), _PATH
 
 
-def _refusals(version: str, request: DraftRequest, algorithm: str) -> Iterator[str]:
-    table, target, draft = support.table(version), request.target, request.target.draft
+def _refusals(answers: Answers, request: DraftRequest, algorithm: str) -> Iterator[str]:
+    named, target, draft = f"SGLang {answers.version}", request.target, request.target.draft
+    has: SupportTable = answers.support
     if algorithm == "NGRAM":
         yield f"{_ALGORITHM} NGRAM takes no draft model"
     if draft is not None:
@@ -56,10 +58,10 @@ def _refusals(version: str, request: DraftRequest, algorithm: str) -> Iterator[s
                 f"its config.json names the architecture {draft.architecture}, which SGLang loads as a model "
                 "of its own: a draft of EAGLE3 names LlamaForCausalLMEagle3"
             )
-        elif draft.architecture not in table.architectures:
-            yield f"SGLang {version} does not have its architecture {draft.architecture}"
+        elif not has.has_class(draft.architecture):
+            yield f"{named} does not have its architecture {draft.architecture}"
         yield from drafts.misfits(request)
-    if algorithm == "EAGLE3" and target.architecture not in table.eagle3:
-        yield f"SGLang {version} gives no draft of EAGLE3 the states of {target.architecture}"
-    if algorithm in ("DFLASH", "DSPARK") and target.architecture not in table.dflash:
-        yield f"SGLang {version} gives no draft of {algorithm} the states of {target.architecture}"
+    if algorithm == "EAGLE3" and has.lacks(target.architecture, "eagle3"):
+        yield f"{named} gives no draft of EAGLE3 the states of {target.architecture}"
+    if algorithm in ("DFLASH", "DSPARK") and has.lacks(target.architecture, "dflash"):
+        yield f"{named} gives no draft of {algorithm} the states of {target.architecture}"

@@ -1,4 +1,4 @@
-"""SGLang as one of the engines: what is data; sources are files of sglang/srt, of 0.5.22 and 0.5.23."""
+"""SGLang as one of the engines: what is data; sources are files of sglang/srt, of 0.5.23."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headfirst.common.metrics import Metrics, Series
 from headfirst.decide.cluster.settings import HIGHEST_PORT
+from headfirst.decide.engines.answers import Answers
 from headfirst.decide.engines.arguments import OBJECT, RefusedOption, within
 from headfirst.decide.engines.base import (
     OWN_KEY,
@@ -24,6 +25,7 @@ from headfirst.decide.engines.base import (
     ScoreRequest,
     Task,
     Values,
+    version_numbers,
     without_images,
 )
 from headfirst.decide.engines.sglang import (
@@ -42,8 +44,7 @@ from headfirst.decide.engines.sglang.launch import METRICS_FLAG
 if TYPE_CHECKING:
     from headfirst.decide.diagnose.types import Live, NodeFacts, Tuning
 
-# The newest first; each has an arguments-VERSION.json (tools/sglang_arguments.py) and a support-VERSION.json.
-VERSIONS = ("0.5.23", "0.5.22")
+_CUDA_13 = (0, 5, 11)  # the first whose image has it, where its tag has no -cu129 or -cu130
 _OWNED = {
     "model_path": "Set model in the inventory.",
     "served_model_name": "Set served_model_name in the inventory.",
@@ -226,13 +227,15 @@ def _with_groups(first: int) -> Sequence[int]:
     return (first, *range(after, after + 6))
 
 
-def _engine(version: str) -> Engine:
+def engine(answers: Answers) -> Engine:
+    """SGLang with the options and tables that were answered."""
+    image, has = f"lmsysorg/sglang:v{answers.version}", answers.support
     return Engine(
         name="sglang",
         title="SGLang",
-        version=version,
-        images={"cuda": f"lmsysorg/sglang:v{version}", "cpu": f"headfirst/sglang-cpu:{version}"},
-        image_cuda={f"lmsysorg/sglang:v{version}": "13.0"},  # without -cu129 or -cu130, since 0.5.11
+        answers=answers,
+        images={"cuda": image, "cpu": cpu_image.RECIPE.tag},
+        image_cuda={image: "13.0"} if version_numbers(answers.version) >= _CUDA_13 else {},
         recipes=(cpu_image.RECIPE,),
         # models/registry.py, and plugins/__init__.py, whose general plugins may register models.
         package_variables=frozenset({"SGLANG_EXTERNAL_MODEL_PACKAGE", "SGLANG_PLUGINS"}),
@@ -242,20 +245,20 @@ def _engine(version: str) -> Engine:
         metrics=_METRICS,
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,
-        support_problems=partial(support.problems, version),
-        fp8_capability=partial(support.fp8_capability, version),
-        layout=partial(layout.layout, version),
-        layout_problems=partial(layout.problems, version),
+        support_problems=partial(support.problems, answers),
+        fp8_capability=partial(support.fp8_capability, has),
+        layout=partial(layout.layout, has),
+        layout_problems=partial(layout.problems, has),
         pipeline_layers=layout.pipeline_layers,
         computing=support.computing,
         adapter_needs=lora.needs,
         adapter_slots=lora.SLOTS,
-        draft_needs=partial(draft.needs, version),
+        draft_needs=partial(draft.needs, answers),
         named_draft=draft.named,
         length_problems=support.length_problems,
-        memory_use=partial(memory.memory_use, version),
+        memory_use=partial(memory.memory_use, has),
         host_memory=host_memory.host_memory,
-        launch=launch.launch,
+        launch=partial(launch.launch, answers.by_flag),
         disaggregation=disaggregation.DISAGGREGATION,
         variable_aliases={"HOST_IP": "SGLANG_HOST_IP"},
         admin_key_name="admin-api-key",
@@ -264,6 +267,3 @@ def _engine(version: str) -> Engine:
         ports_alone=range(22000, 30000),  # srt/utils/network.py, get_free_port_below_ephemeral
         request_dialect=_dialect,
     )
-
-
-ENGINES = tuple(map(_engine, VERSIONS))

@@ -130,7 +130,7 @@ def _stage(
     else:
         token = _head_bytes(checkpoint, attention, element, "full")
     windows: float = 0
-    if checkpoint.architecture in has.window_pool and not values.get("disable_hybrid_swa_memory"):
+    if checkpoint.architecture in has.able("window_pool") and not values.get("disable_hybrid_swa_memory"):
         ratio = values.get("swa_full_tokens_ratio", _WINDOW_TOKENS) if layers else 1
         windows = ratio * window_layers * _head_bytes(checkpoint, attention, element, "sliding")
     else:
@@ -233,7 +233,7 @@ def _copies(has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: V
     """States that a request keeps beside the prefix cache: three, and those by which it is tracked."""
     strategy = values.get("mamba_radix_cache_strategy", "auto")
     if strategy == "auto":
-        strategy = "extra_buffer" if checkpoint.architecture in has.tracked_states else "no_buffer"
+        strategy = "extra_buffer" if checkpoint.architecture in has.able("tracked_states") else "no_buffer"
     overlaps = layout.pipeline == 1 and not values.get("disable_overlap_schedule")
     return 3 + {"extra_buffer": 2 if overlaps else 1, "extra_buffer_lazy": 1}.get(strategy, 0)
 

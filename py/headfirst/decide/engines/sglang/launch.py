@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from headfirst.common.errors import InputError
 from headfirst.decide.engines import nccl
 from headfirst.decide.engines.base import Launch, LaunchRequest
@@ -22,9 +24,9 @@ _CPU_DEFAULTS = {
 _EMBEDDING_TASKS = {"embedding", "reward"}
 
 
-def launch(request: LaunchRequest) -> Launch:
-    """`python3 -m sglang.launch_server …` with NCCL, gloo and SGLang variables."""
-    return Launch(_argv(request), _environment(request))
+def launch(known: Container[str], request: LaunchRequest) -> Launch:
+    """`python3 -m sglang.launch_server …` with NCCL, gloo and SGLang variables. `known`: its flags."""
+    return Launch(_argv(request, known), _environment(request))
 
 
 def meets(request: LaunchRequest) -> bool:
@@ -33,7 +35,7 @@ def meets(request: LaunchRequest) -> bool:
     return request.nodes > 1 or (request.shares_host and request.layout.attention_data > 1)
 
 
-def _argv(request: LaunchRequest) -> list[str]:
+def _argv(request: LaunchRequest, known: Container[str]) -> list[str]:
     """The container's command. Rank 0 listens for clients; the API key comes from the config file."""
     if request.runtime is not None:
         raise InputError(
@@ -55,7 +57,7 @@ def _argv(request: LaunchRequest) -> list[str]:
         command += ["--is-embedding"]
     if request.adapters:
         folders = [f"{name}={folder}" for name, folder in request.adapters.items()]
-        command += ["--enable-lora", "--lora-paths", *folders]
+        command += [*_optional(known, "--enable-lora"), "--lora-paths", *folders]
     if meets(request):
         address = request.head_address if request.nodes > 1 else "127.0.0.1"
         command += ["--dist-init-addr", f"{address}:{request.dist_port}"]
@@ -75,8 +77,14 @@ def _argv(request: LaunchRequest) -> list[str]:
     command += _transfer(request)
     if request.device == "cpu":
         # Idle ranks otherwise poll without a pause, on the cores that the others compute with.
-        command += ["--device", "cpu", "--sleep-on-idle", *_cpu_defaults(request.extra_args)]
+        command += ["--device", "cpu", *_optional(known, "--sleep-on-idle")]
+        command += _cpu_defaults(known, request.extra_args)
     return [*command, *request.extra_args]
+
+
+def _optional(known: Container[str], flag: str) -> list[str]:
+    """A flag that other versions may lack, and without which the service works."""
+    return [flag] if flag in known else []
 
 
 def _transfer(request: LaunchRequest) -> list[str]:
@@ -93,10 +101,11 @@ def _transfer(request: LaunchRequest) -> list[str]:
     return [*words, "--disaggregation-ib-device", ",".join(devices)] if devices else words
 
 
-def _cpu_defaults(extra: tuple[str, ...]) -> list[str]:
+def _cpu_defaults(known: Container[str], extra: tuple[str, ...]) -> list[str]:
     """The CPU defaults that the user did not set."""
     user_flags = {word.partition("=")[0] for word in extra}
-    return [word for flag, value in _CPU_DEFAULTS.items() if flag not in user_flags for word in (flag, value)]
+    ours = [flag for flag in _CPU_DEFAULTS if flag not in user_flags and flag in known]
+    return [word for flag in ours for word in (flag, _CPU_DEFAULTS[flag])]
 
 
 def _environment(request: LaunchRequest) -> dict[str, str]:

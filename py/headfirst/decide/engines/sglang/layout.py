@@ -22,7 +22,7 @@ from headfirst.decide.engines.layout import (
     tower_problems,
     width_problems,
 )
-from headfirst.decide.engines.sglang import support
+from headfirst.decide.engines.sglang.support import SupportTable
 from headfirst.decide.model.checkpoint import Checkpoint
 
 # Its language model is the one of its config (models/llava.py); the published ones have Llama's attention.
@@ -32,7 +32,7 @@ _EXPERTS = "expert intermediate size"
 _ANY_RANKS = ("Glm4v", "GlmOcr", "InternVL", "KimiK3", "MuseSpark")
 
 
-def layout(version: str, tensor: int, pipeline: int, values: Values) -> Layout:
+def layout(has: SupportTable, tensor: int, pipeline: int, values: Values) -> Layout:
     """The layout that results from these sizes and the arguments' values."""
     data, attention = values.get("dp_size", 1), values.get("attn_dp_size", 1)
     if values.get("enable_dp_attention") and attention == 1:  # the older spelling of --attn-dp-size
@@ -42,14 +42,13 @@ def layout(version: str, tensor: int, pipeline: int, values: Values) -> Layout:
         pipeline,
         data=data,
         attention_data=attention,
-        expert=tensor if _spanning(version, values) else values.get("ep_size", 1),
+        expert=tensor if _spanning(has, values) else values.get("ep_size", 1),
     )
 
 
-def _spanning(version: str, values: Values) -> bool:
+def _spanning(has: SupportTable, values: Values) -> bool:
     """Whether expert parallelism spans the tensor ranks, whatever --ep-size is (arg_groups/overrides.py)."""
-    spanning = support.table(version).spanning_exchanges
-    return values.get("moe_a2a_backend") in spanning or bool(values.get("enable_waterfill"))
+    return values.get("moe_a2a_backend") in has.spanning_exchanges or bool(values.get("enable_waterfill"))
 
 
 def pipeline_layers(stage: int, stages: int, layers: int, environment: Mapping[str, str]) -> range:
@@ -65,7 +64,7 @@ def pipeline_layers(stage: int, stages: int, layers: int, environment: Mapping[s
 
 
 def problems(
-    version: str,
+    has: SupportTable,
     checkpoint: Checkpoint,
     machines: Machines,
     layout: Layout,
@@ -78,12 +77,12 @@ def problems(
         _against_machines(machines, layout)
         or _against_itself(layout, adapters=bool(checkpoint.adapters))
         or [
-            *_pipeline(version, checkpoint, layout, values),
+            *_pipeline(has, checkpoint, layout, values),
             *head_problems(checkpoint, layout.tensor // layout.attention_data),
             *_draft(checkpoint, layout, values),
             *_tower(checkpoint, layout, values),
-            *_groups_and_experts(version, checkpoint, layout, values),
-            *_widths(version, checkpoint, layout, dtype, values),
+            *_groups_and_experts(has, checkpoint, layout, values),
+            *_widths(has, checkpoint, layout, dtype, values),
         ]
     )
 
@@ -127,13 +126,13 @@ def _draft(checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
     return reasons
 
 
-def _pipeline(version: str, checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
+def _pipeline(has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
     if layout.pipeline == 1:
         return []
     reasons = []
     if layout.pipeline > checkpoint.layers:
         reasons.append(f"the model has only {checkpoint.layers} layers")
-    if not checkpoint.external_class and checkpoint.architecture not in support.table(version).pipeline:
+    if not checkpoint.external_class and has.lacks(checkpoint.architecture, "pipeline"):
         reasons.append(f"{checkpoint.architecture} cannot be divided into pipeline stages")
     if values.get("speculative_algorithm") and values.get("disaggregation_mode") != "prefill":
         reasons.append("speculative decoding excludes pipeline parallelism")
@@ -146,7 +145,9 @@ def _tower(checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
     return tower_problems(checkpoint, layout.tensor // layout.attention_data)
 
 
-def _groups_and_experts(version: str, checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
+def _groups_and_experts(
+    has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Values
+) -> list[str]:
     """What single architectures and ways to compute experts refuse (models/nemotron_h.py, layers/moe).
 
     MiMo-V2.5: arg_groups/model_hook.py and models/mimo_v2.py, load_mimo_v2_qkv_proj_weight.
@@ -154,7 +155,7 @@ def _groups_and_experts(version: str, checkpoint: Checkpoint, layout: Layout, va
     name, state = checkpoint.architecture, checkpoint.recurrent
     attention = layout.tensor // layout.attention_data
     reasons = []
-    undivided = support.table(version).undivided_attention | {_UNDIVIDED_ATTENTION}
+    undivided = has.able("undivided_attention") | {_UNDIVIDED_ATTENTION}
     if layout.attention_data > 1 and name in undivided:
         reasons.append(f"SGLang does not divide the attention of {name}: --attn-dp-size 1")
     if state and state.kind == "mamba2" and state.groups > 1 and state.groups % attention:
@@ -171,17 +172,19 @@ def _groups_and_experts(version: str, checkpoint: Checkpoint, layout: Layout, va
     return reasons
 
 
-def _widths(version: str, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Values) -> list[str]:
+def _widths(
+    has: SupportTable, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Values
+) -> list[str]:
     """The widths that are divided, against the number of parts and the blocks or groups of the weights."""
     return [
         reason
-        for name, width, parts, kept in _divided(version, checkpoint, layout, dtype, values)
+        for name, width, parts, kept in _divided(has, checkpoint, layout, dtype, values)
         for reason in width_problems(name, width, parts, checkpoint, kept, experts=name == _EXPERTS)
     ]
 
 
 def _divided(
-    version: str, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Values
+    has: SupportTable, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Values
 ) -> list[tuple[str, int, int, str]]:
     """(name, width, in how many parts, type) of the attention and of the feed-forward layers."""
     mla, moe, ranks = checkpoint.mla, checkpoint.moe, layout.tensor // layout.attention_data
@@ -197,7 +200,7 @@ def _divided(
     # An all-to-all back end gives every rank the shared experts whole. Without expert parallelism the shared
     # expert of DeepSeek V3 is one more routed expert (shared_experts_fusion_disable_reason).
     fused = layout.expert == 1 and checkpoint.architecture == "DeepseekV3ForCausalLM"
-    if moe.shared_experts and not fused and not _spanning(version, values):
+    if moe.shared_experts and not fused and not _spanning(has, values):
         width = moe.shared_intermediate_size or moe.intermediate_size * moe.shared_experts
         quantization = checkpoint.quantization
         kept = "" if quantization and quantization.plain_shared_experts else dtype

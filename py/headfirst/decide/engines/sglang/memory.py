@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from headfirst.decide.engines.base import MemoryFraction, MemoryUse, Values, cuda_overhead
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.engines.sglang import kv_cache, lora, support
+from headfirst.decide.engines.sglang import kv_cache, lora
 from headfirst.decide.engines.sglang.support import SupportTable
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -45,9 +45,10 @@ class _Settings:
     deepep: bool
 
 
-def memory_use(version: str, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values) -> MemoryUse:
+def memory_use(
+    has: SupportTable, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values
+) -> MemoryUse:
     """Bytes that the engine keeps out of weights and KV cache, item by item, and the fraction for these."""
-    has = support.table(version)
     images = _reads_images(has, checkpoint, values)
     settings = _resolve(has, checkpoint, gpu, layout, values, images=images)
     total_mib = gpu.memory_bytes // MIB
@@ -123,11 +124,11 @@ def _expert_growth(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Val
 def _reads_images(has: SupportTable, checkpoint: Checkpoint, values: Values) -> bool:
     """By the list of architectures, or as the language model is one part of the config (is_multimodal)."""
     name = checkpoint.architecture
-    inside = name in has.multimodal or checkpoint.vision_tower is not None
+    inside = name in has.able("multimodal") or checkpoint.vision_tower is not None
     decodes = values.get("disaggregation_mode") == "decode"  # the prefill replica reads the images
     if not inside or decodes or any(values.get(flag) for flag in _WITHOUT_IMAGES):
         return False
-    return bool(values.get("enable_multimodal")) or name not in has.images_when_asked
+    return bool(values.get("enable_multimodal")) or name not in has.able("images_when_asked")
 
 
 def _image_factor(checkpoint: Checkpoint) -> float:
@@ -195,7 +196,7 @@ def _captures_prefill(
         or (state is not None and state.kind == "kda")
         or checkpoint.compress_ratios
         or values.get("moe_a2a_backend", "none") not in _BACKENDS_WITH_PREFILL_GRAPHS
-        or (images and checkpoint.architecture not in has.images_with_prefill_graphs)
+        or (images and checkpoint.architecture not in has.able("images_with_prefill_graphs"))
     )
 
 

@@ -8,16 +8,19 @@ model_executor/model_runner_components/load_model_utils.py (sm75), arg_groups/sp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
+from typing import Annotated
 
+from pydantic import Field
+
+from headfirst.decide.engines.answers import MOST, Answers, Word, Words
 from headfirst.decide.engines.base import BF16_CAPABILITY, FLOAT_NAMES, Computing, Task, Values, overflow
 from headfirst.decide.engines.sglang import lora
+from headfirst.decide.frozen import Tolerant
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 from headfirst.decide.model.quantization import Quantization as Quantized
 from headfirst.decide.model.task import GENERATING
-from headfirst.decide.package_data import read_json
 
 LOWEST_CAPABILITY = (7, 5)
 # Of MXFP8 in a mixture (layers/quantization/fp8_utils.py, _unsupported_mxfp8_linear).
@@ -35,64 +38,62 @@ _LONGER, _TRUE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", {"true", "1", "yes
 _DRAFT_IN_CHECKPOINT = {"EAGLE", "NEXTN"}
 
 
-@dataclass(frozen=True)
-class QuantizationSupport:
+class QuantizationSupport(Tolerant):
     """One method: the lowest compute capability (7.5 is 75), and whether the checkpoint must be quantised."""
 
-    min_capability: int
+    min_capability: Annotated[int, Field(ge=0, le=1000)]
     checkpoint_only: bool = False
 
 
-@dataclass(frozen=True)
-class SupportTable:
-    """Architectures by what they can do, as `architectures` of config.json names them, and quantisations."""
+class SupportTable(Tolerant):
+    """What SGLang has. A table that the answers lack is empty, and nothing is refused by it.
 
-    architectures: frozenset[str]
-    quantizations: Mapping[str, QuantizationSupport]
-    compatible: Mapping[str, frozenset[str]]  # methods of checkpoints for which one is accepted by hand
-    embedding: frozenset[str]
-    reward: frozenset[str]
-    rerank: frozenset[str]
-    multimodal: frozenset[str]
-    pooling_only: frozenset[str]  # cannot generate text
-    pipeline: frozenset[str]  # can be divided into pipeline stages
-    eagle3: frozenset[str]  # give a draft of EAGLE3 the states of their layers
-    dflash: frozenset[str]  # give a draft of DFlash or DSpark these
-    window_pool: frozenset[str]  # layers with a window have a pool of their own
-    tracked_states: frozenset[str]  # the prefix cache keeps copies of recurrent states
-    images_when_asked: frozenset[str]  # multimodal only with --enable-multimodal
-    images_with_prefill_graphs: frozenset[str]
-    undivided_attention: frozenset[str]  # divided among all ranks, whatever --attn-dp-size is
-    spanning_exchanges: frozenset[str]  # values of --moe-a2a-backend, whatever --ep-size is
+    `abilities` of architectures, as `architectures` of config.json names them: embedding, reward, rerank,
+    multimodal, pooling_only (cannot generate text), pipeline (can be divided into stages), eagle3 and dflash
+    (give such drafts the states of their layers), window_pool (layers with a window have a pool of their
+    own), tracked_states (the prefix cache keeps copies of recurrent states), images_when_asked (multimodal
+    only with --enable-multimodal), images_with_prefill_graphs, undivided_attention (divided among all ranks,
+    whatever --attn-dp-size is), `no class` (in a list of SGLang, without a model class).
+    `compatible`: methods of checkpoints for which one is accepted by hand. `spanning_exchanges`: values of
+    --moe-a2a-backend whose experts are on all ranks, whatever --ep-size is.
+    """
 
+    abilities: Annotated[dict[Word, Words], Field(alias="architectures", max_length=MOST)] = {}
+    quantizations: Annotated[dict[Word, QuantizationSupport], Field(max_length=MOST)] = {}
+    compatible: Annotated[dict[Word, Words], Field(alias="compatible_quantizations", max_length=MOST)] = {}
+    spanning_exchanges: Words = frozenset()
 
-@cache
-def table(version: str) -> SupportTable:
-    """What SGLang `version` has: support-VERSION.json, by tools/sglang_support.py."""
-    table = read_json(__package__, f"support-{version}.json")
-    rows: Mapping[str, list[str]] = table["architectures"]
-    abilities = {
-        ability: frozenset(name for name, can in rows.items() if ability in can)
-        for ability in {can for row in rows.values() for can in row}
-    }
-    unknown = abilities.pop("no class", frozenset())  # named in a list of SGLang, without a model class
-    methods = {name: QuantizationSupport(**entry) for name, entry in table["quantizations"].items()}
-    compatible = {name: frozenset(kept) for name, kept in table["compatible_quantizations"].items()}
-    return SupportTable(
-        architectures=frozenset(rows) - unknown,
-        quantizations=methods,
-        compatible=compatible,
-        spanning_exchanges=frozenset(table["spanning_exchanges"]),
-        **abilities,
-    )
+    @cached_property
+    def _by_ability(self) -> dict[str, frozenset[str]]:
+        every = {ability for row in self.abilities.values() for ability in row}
+        return {
+            ability: frozenset(name for name, row in self.abilities.items() if ability in row)
+            for ability in every
+        }
+
+    def able(self, ability: str) -> frozenset[str]:
+        """The architectures with the ability."""
+        return self._by_ability.get(ability, frozenset())
+
+    def lacks(self, architecture: str, ability: str) -> bool:
+        """Whether other architectures have the ability, and this one has not."""
+        return architecture not in self.able(ability) and bool(self.able(ability))
+
+    def has_class(self, architecture: str) -> bool:
+        """Whether there is a model class of this name, as far as is known."""
+        row = self.abilities.get(architecture)
+        return not self.abilities if row is None else "no class" not in row
 
 
-def problems(version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Values) -> list[str]:
-    """One clause for each reason; empty when this version can serve the checkpoint."""
-    has = table(version)
+def problems(
+    answers: Answers, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Values
+) -> list[str]:
+    """One clause for each reason; empty when it can serve the checkpoint."""
+    has: SupportTable = answers.support
+    named = f"SGLang {answers.version}"
     return [
-        *_architecture(version, has, checkpoint, values),
-        *(_gpu(checkpoint, gpu) or _quantization(version, has, checkpoint, gpu, values)),
+        *_architecture(named, has, checkpoint, values),
+        *(_gpu(checkpoint, gpu) or _quantization(named, has, checkpoint, gpu, values)),
         *(_task(has, checkpoint, task) or _vectors(has, checkpoint, task, values)),
         *overflow("SGLang", checkpoint, gpu, values),
         *_arguments(checkpoint, values),
@@ -102,12 +103,15 @@ def problems(version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, 
     ]
 
 
-def _architecture(version: str, has: SupportTable, checkpoint: Checkpoint, values: Values) -> list[str]:
-    known = checkpoint.architecture in has.architectures
-    if known or checkpoint.external_class or values.get("model_impl") == "transformers":
+def _architecture(named: str, has: SupportTable, checkpoint: Checkpoint, values: Values) -> list[str]:
+    if (
+        has.has_class(checkpoint.architecture)
+        or checkpoint.external_class
+        or values.get("model_impl") == "transformers"
+    ):
         return []
     return [
-        f"SGLang {version} has no model class {checkpoint.architecture} (--model-impl transformers in "
+        f"{named} has no model class {checkpoint.architecture} (--model-impl transformers in "
         "engine_args runs the Transformers library's own, slower, where that library has it)"
     ]
 
@@ -124,12 +128,14 @@ def _gpu(checkpoint: Checkpoint, gpu: Gpu | None) -> list[str]:
 
 
 def _quantization(
-    version: str, has: SupportTable, checkpoint: Checkpoint, gpu: Gpu | None, values: Values
+    named: str, has: SupportTable, checkpoint: Checkpoint, gpu: Gpu | None, values: Values
 ) -> list[str]:
     argument: str | None = values.get("quantization")
     stored = _method(checkpoint)
+    if not has.quantizations:
+        return []
     if argument is not None and argument not in has.quantizations:
-        return [f"SGLang {version} has no quantisation {argument} for NVIDIA GPUs"]
+        return [f"{named} has no quantisation {argument} for NVIDIA GPUs"]
     if stored is None and argument is not None and has.quantizations[argument].checkpoint_only:
         if values.get("quantize_and_serve"):
             return []
@@ -150,7 +156,7 @@ def _quantization(
         ]
     if method is None:
         name = checkpoint.quantization_name if checkpoint.quantization else stored
-        return [f"SGLang {version} does not load checkpoints quantised with {name} on NVIDIA GPUs"]
+        return [f"{named} does not load checkpoints quantised with {name} on NVIDIA GPUs"]
     lowest = divmod(has.quantizations[method].min_capability, 10)
     if gpu is not None and gpu.lacks(lowest):
         return [f"{method} needs compute capability {capability_text(lowest)}, unlike {gpu}"]
@@ -197,6 +203,7 @@ def _loaded(has: SupportTable, checkpoint: Checkpoint, stored: str, argument: st
         (argument == "awq_marlin" and stored == "awq")
         or (argument == "humming" and stored != "mxfp4")
         or (argument == "w8a8_int8" and stored == "int8")  # known by its tensors alone, and not to SGLang
+        or not has.compatible
         or stored in has.compatible.get(argument, ())
     )
     return argument if accepted else None
@@ -211,33 +218,40 @@ def _read_by_marlin(quantization: Quantized | None) -> bool:
     )
 
 
-def fp8_capability(version: str, checkpoint: Checkpoint) -> tuple[int, int] | None:
+def fp8_capability(has: SupportTable, checkpoint: Checkpoint) -> tuple[int, int] | None:
     """From where on FP8 weights are read; None: not at all.
 
     Mixtures of experts need FP8 units; the layers of dense models run as weight-only FP8 from 8.0 on
     (layers/quantization/fp8_utils.py, can_auto_enable_marlin_fp8).
     """
-    method = table(version).quantizations.get(_method(checkpoint) or "")
-    if method is None:
+    method = has.quantizations.get(_method(checkpoint) or "")
+    if method is None and has.quantizations:
         return None
-    return max((8, 0) if checkpoint.moe is None else FP8_CAPABILITY, divmod(method.min_capability, 10))
+    lowest = divmod(method.min_capability, 10) if method else (0, 0)
+    return max((8, 0) if checkpoint.moe is None else FP8_CAPABILITY, lowest)
 
 
 def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
     name = checkpoint.architecture
-    if checkpoint.external_class and name not in has.architectures:
+    if checkpoint.external_class and not has.has_class(name):
         return []
-    if task in GENERATING and name in has.pooling_only:
-        fitting = "rerank" if name in has.rerank else "reward" if name in has.reward else "embedding"
+    if task in GENERATING and name in has.able("pooling_only"):
+        fitting = (
+            "rerank"
+            if name in has.able("rerank")
+            else "reward"
+            if name in has.able("reward")
+            else "embedding"
+        )
         return [f"{name} does not generate text: set task={fitting}"]
-    if task == "vision" and name not in has.multimodal:
+    if task == "vision" and has.lacks(name, "multimodal"):
         return [f"{name} accepts no images"]
-    if task == "embedding" and name not in has.embedding:
+    if task == "embedding" and has.lacks(name, "embedding"):
         return [f"{name} gives no embeddings"]
-    if task == "reward" and name not in has.reward:
+    if task == "reward" and has.lacks(name, "reward"):
         return [f"{name} gives no rewards"]
     # Besides cross-encoders, /v1/rerank serves chat models with the template of a reranker.
-    if task == "rerank" and name in has.pooling_only - has.rerank - has.reward:
+    if task == "rerank" and name in has.able("pooling_only") - has.able("rerank") - has.able("reward"):
         return [f"{name} does not rerank"]
     return []
 
@@ -246,7 +260,7 @@ def _vectors(has: SupportTable, checkpoint: Checkpoint, task: Task, values: Valu
     """--is-embedding where it takes the text from a model that gives both (is_generation_model)."""
     if not values.get("is_embedding") or task in ("embedding", "reward"):
         return []
-    if checkpoint.architecture in has.pooling_only:
+    if checkpoint.architecture in has.able("pooling_only"):
         return []
     if task == "rerank":  # entrypoints/openai/serving_rerank.py
         return [f"{checkpoint.architecture} reranks with text that it generates: leave --is-embedding out"]

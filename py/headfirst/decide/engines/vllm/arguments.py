@@ -66,10 +66,10 @@ def without_servers(words: Sequence[str]) -> list[str]:
 
 def _unregistered(spec: Specification, values: Values) -> Iterator[ArgumentProblem]:
     for flag, plugin in _REGISTERED:
-        option = spec.options[flag]
-        name = values.get(option["dest"])
-        if name and name.lower() != "none" and not values.get(plugin) and name not in option["registered"]:
-            listed = ", ".join(option["registered"])
+        option = spec.options.get(flag, {})
+        name, known = values.get(str(option.get("dest"))), option.get("registered")
+        if name and known and name.lower() != "none" and not values.get(plugin) and name not in known:
+            listed = ", ".join(known)
             yield ArgumentProblem(flag, f"{flag} cannot be {name!r}.", f"Its values are {listed}.")
 
 

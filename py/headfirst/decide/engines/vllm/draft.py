@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headfirst.decide.engines import drafts
+from headfirst.decide.engines.answers import Answers
 from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest, Values
 from headfirst.decide.engines.drafts import Default
-from headfirst.decide.engines.vllm import support
+from headfirst.decide.engines.vllm.support import SupportTable
 from headfirst.decide.model.checkpoint import Checkpoint
 
 _METHODS = {kind: kind for kind in ("eagle", "eagle3", "mtp", "dflash", "dspark")}
@@ -35,7 +36,7 @@ _GEMMA = Default(4, f"{_RECIPES}/Google/gemma-4-31B-it.yaml")
 _STATED = "The draft's config.json states how many tokens it proposes."
 
 
-def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
+def needs(answers: Answers, request: DraftRequest) -> ArgumentNeeds:
     """The folder, and method and number of tokens where the user sets none."""
     config = request.values.get("speculative_config") or {}
     user_method = request.values.get("spec_method") or config.get("method")
@@ -44,7 +45,7 @@ def needs(version: str, request: DraftRequest) -> ArgumentNeeds:
         return ArgumentNeeds(
             problem="its kind is not known: set engine_args=--spec-method (eagle3, eagle, draft_model)"
         )
-    if problem := next(_refusals(version, request, method), ""):
+    if problem := next(_refusals(answers, request, method), ""):
         return ArgumentNeeds(problem=problem)
     arguments = {"--spec-model": request.folder} | ({} if user_method else {"--spec-method": method})
     note = _shorter(request, method)
@@ -79,18 +80,18 @@ def named(values: Values) -> tuple[str, str]:
     return str((values.get("speculative_config") or {}).get("model") or ""), "--speculative-config"
 
 
-def _refusals(version: str, request: DraftRequest, method: str) -> Iterator[str]:
+def _refusals(answers: Answers, request: DraftRequest, method: str) -> Iterator[str]:
+    has, named = answers.support, f"vLLM {answers.version}"
     target, draft = request.target, request.target.draft
     if draft is not None:
-        if what := _unknown(version, draft, method):
-            yield f"vLLM {version} does not have {what}"
+        if what := _unknown(has, draft, method):
+            yield f"{named} does not have {what}"
         yield from drafts.misfits(request)
-    can = support.abilities(version, target.architecture)
-    if method in ("eagle3", "dflash", "dspark") and can is not None and "eagle3" not in can:
-        yield f"vLLM {version} gives no draft of {method} the states of {target.architecture}"
+    if method in ("eagle3", "dflash", "dspark") and has.lacks(target.architecture, "eagle3"):
+        yield f"{named} gives no draft of {method} the states of {target.architecture}"
 
 
-def _unknown(version: str, draft: Checkpoint, method: str) -> str:
+def _unknown(has: SupportTable, draft: Checkpoint, method: str) -> str:
     """What of the draft is in no registry; "" where it is, or where it is MTP, whose names are rewritten."""
     drafting, name = draft.drafting, draft.architecture
     if drafting and drafting.speculators:
@@ -99,10 +100,10 @@ def _unknown(version: str, draft: Checkpoint, method: str) -> str:
             return ""
         return f"the format of speculators for {drafting.kind} of {drafting.speculators} layers"
     if method == "draft_model":
-        return "" if support.abilities(version, name) else f"its architecture {name}"
-    if name in support.drafts(version):
+        return "" if has.abilities(name) or not has.architectures else f"its architecture {name}"
+    if name in has.drafts or not has.drafts:
         return ""
     beginning = {"eagle": "Eagle", "eagle3": "Eagle3", "dflash": "DFlash"}.get(method, "")
     if not (name.startswith(beginning) or (method != "eagle" and name.endswith(beginning))):
         name = beginning + name
-    return "" if method == "mtp" or name in support.drafts(version) else f"its architecture {name}"
+    return "" if method == "mtp" or name in has.drafts else f"its architecture {name}"

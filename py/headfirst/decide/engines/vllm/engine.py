@@ -1,10 +1,11 @@
-"""vLLM as one of the engines: what is data; sources are files of vllm, of 0.32.0 and 0.33.0."""
+"""vLLM as one of the engines: what is data; sources are files of vllm, of 0.33.0."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from headfirst.common.metrics import Metrics, Series
+from headfirst.decide.engines.answers import Answers
 from headfirst.decide.engines.arguments import OBJECT, RefusedOption, object_of, within
 from headfirst.decide.engines.base import (
     KEY_FILE,
@@ -21,6 +22,7 @@ from headfirst.decide.engines.base import (
     ScoreRequest,
     Task,
     Values,
+    version_numbers,
     without_images,
 )
 from headfirst.decide.engines.vllm import (
@@ -36,9 +38,8 @@ from headfirst.decide.engines.vllm import (
     support,
 )
 
-# The newest first; each has an arguments-VERSION.json (tools/vllm_arguments.py) and a support-VERSION.json.
-VERSIONS = ("0.33.0", "0.32.0")
-
+# Since then its images have it (METADATA: nvidia-cutlass-dsl[cu13]), where the tag has no -cu129 or -cu130.
+_CUDA_13 = (0, 32)
 _RANKS = "It follows from the hosts in [head] and [workers]."
 _BALANCE = "The head answers for all data-parallel ranks; for separate servers set replicas."
 _OWNED = {
@@ -185,18 +186,18 @@ _NO_RAY = MissingProgram(
 )
 
 
-def _engine(version: str) -> Engine:
+def engine(answers: Answers) -> Engine:
+    """vLLM with the options and tables that were answered."""
+    image, has = f"vllm/vllm-openai:v{answers.version}", answers.support
     return Engine(
         name="vllm",
         title="vLLM",
-        version=version,
-        images={"cuda": f"vllm/vllm-openai:v{version}", "cpu": f"headfirst/vllm-cpu:{version}"},
-        # Without -cu129 or -cu130 (METADATA: nvidia-cutlass-dsl[cu13]).
-        image_cuda={f"vllm/vllm-openai:v{version}": "13.0"},
+        answers=answers,
+        images={"cuda": image, "cpu": cpu_image.RECIPE.tag},
+        image_cuda={image: "13.0"} if version_numbers(answers.version) >= _CUDA_13 else {},
         recipes=(cpu_image.RECIPE,),
         package_variables=frozenset({"VLLM_PLUGINS"}),  # plugins/__init__.py
         missing_programs=(_NO_RAY,),
-        older="With engine_runtime=ray an image that has Ray needs none of them.",
         owned=_OWNED,
         refused=_REFUSED,
         bounds=_BOUNDS,
@@ -204,20 +205,20 @@ def _engine(version: str) -> Engine:
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,
         parse=arguments.check,
-        support_problems=partial(support.problems, version),
-        fp8_capability=partial(support.fp8_capability, version),
+        support_problems=partial(support.problems, answers),
+        fp8_capability=partial(support.fp8_capability, has),
         layout=layout.layout,
-        layout_problems=partial(layout.problems, version),
+        layout_problems=partial(layout.problems, answers),
         pipeline_layers=layout.pipeline_layers,
-        computing=partial(support.computing, version),
+        computing=partial(support.computing, has),
         adapter_needs=lora.needs,
         adapter_slots=lora.SLOTS,
-        draft_needs=partial(draft.needs, version),
+        draft_needs=partial(draft.needs, answers),
         named_draft=draft.named,
         length_problems=support.length_problems,
-        memory_use=partial(memory.memory_use, version),
+        memory_use=partial(memory.memory_use, has),
         host_memory=host_memory.host_memory,
-        launch=launch.launch,
+        launch=partial(launch.launch, answers.by_flag),
         disaggregation=disaggregation.DISAGGREGATION,
         variable_aliases={"VLLM_API_KEY": KEY_FILE},
         admin_key_name="api-key",
@@ -225,6 +226,3 @@ def _engine(version: str) -> Engine:
         publishes=_publishes,
         request_dialect=_dialect,
     )
-
-
-ENGINES = tuple(map(_engine, VERSIONS))

@@ -22,7 +22,6 @@ from headfirst.decide.model.layer_types import LayerType
 _BLOCK = 16
 _MLA_BLOCK = 128  # beside recurrent states
 _DELTA_NET_BLOCK = 64
-_WITHOUT_CHECKPOINTS = ("0.32.0",)  # versions whose gated delta nets write no states while they prefill
 # DeepSeek-V4: blocks of 256 tokens; pages have units of 576 bytes, and a slot 584 bytes.
 _V4_BLOCK, _V4_UNIT, _V4_SLOT, _V4_INDEX = 256, 576, 584, 132
 # What a block of states has: tokens, tokens of its window, bytes of a token (float32).
@@ -95,7 +94,6 @@ class Blocks:
 
 
 def blocks(
-    version: str,
     checkpoint: Checkpoint,
     gpu: Gpu,
     layout: Layout,
@@ -111,12 +109,11 @@ def blocks(
     """
     stages = layout.pipeline
     each = (pipeline_layers(stage, stages, checkpoint.layers, {}) for stage in range(stages))
-    divided = (_stage(version, checkpoint, gpu, layout, values, stage, in_flight, drafts) for stage in each)
+    divided = (_stage(checkpoint, gpu, layout, values, stage, in_flight, drafts) for stage in each)
     return max(divided, key=lambda stage: stage.bytes * stage.of_request(checkpoint.max_context))
 
 
 def _stage(
-    version: str,
     checkpoint: Checkpoint,
     gpu: Gpu,
     layout: Layout,
@@ -143,9 +140,7 @@ def _stage(
     least = int(values.get("block_size") or _BLOCK)
     shared = int(values.get("decode_context_parallel_size", 1))
     if checkpoint.recurrent and (states := kinds["linear"]):
-        return _with_states(
-            version, checkpoint, gpu, layout, values, checkpoint.recurrent, full, states, whole, least
-        )
+        return _with_states(checkpoint, gpu, layout, values, checkpoint.recurrent, full, states, whole, least)
     window = _token_bytes(checkpoint, gpu, layout, values, "sliding")
     index = _index_bytes(checkpoint, stage, drafts)
     if not sliding:
@@ -179,7 +174,6 @@ def _keeps_all(checkpoint: Checkpoint, values: Values) -> bool:
 
 
 def _with_states(
-    version: str,
     checkpoint: Checkpoint,
     gpu: Gpu,
     layout: Layout,
@@ -199,7 +193,6 @@ def _with_states(
     # FlashInfer's prefill of a gated delta net writes states of 64 tokens (gdn/qwen_gdn_linear_attn.py).
     hopper = gpu.reaches((9, 0))
     flashinfer = aligned and state.kind == "gdn" and hopper and values.get("gdn_prefill_backend") != "triton"
-    flashinfer = flashinfer and version not in _WITHOUT_CHECKPOINTS
     unit = max(least, _MLA_BLOCK if checkpoint.mla else _DELTA_NET_BLOCK if flashinfer else _BLOCK)
     tokens = unit * max(1, -(-state_bytes // (unit * token_bytes)))
     kimi = hopper and checkpoint.architecture.startswith("KimiK3")

@@ -7,6 +7,7 @@ engine/arg_utils.py (create_engine_config) and entrypoints/cli/serve.py (run_hea
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 
 from headfirst.common.errors import InputError
 from headfirst.decide.engines import nccl, ray
@@ -27,15 +28,16 @@ _TASKS: dict[str, dict[str, str | None]] = {
 _SIDE_CHANNEL = 20
 
 
-def launch(request: LaunchRequest) -> Launch:
-    """The program, its arguments and its environment. InputError for a runtime that vLLM does not have."""
+def launch(known: Container[str], request: LaunchRequest) -> Launch:
+    """The program, its arguments and its environment; `known`: its flags. InputError for a runtime that vLLM
+    does not have."""
     if request.runtime is None:
-        return Launch(_serve(request, _nodes(request)), _environment(request), entrypoint="vllm")
+        return Launch(_serve(request, known, _nodes(request)), _environment(request), entrypoint="vllm")
     if request.runtime != "ray":
         raise InputError(f"vLLM has no runtime {request.runtime!r}.", hint="Write ray, or leave it out.")
     if request.device == "cpu":
         raise InputError("vLLM does not run on CPUs with Ray.", hint="Remove engine_runtime.")
-    serve = ["vllm", *_serve(request, ["--distributed-executor-backend", "ray"])]
+    serve = ["vllm", *_serve(request, known, ["--distributed-executor-backend", "ray"])]
     bash, *script = ray.command(request, serve, gpus=request.layout.world // request.nodes)
     return Launch(script, _environment(request), entrypoint=bash, programs=ray.PROGRAMS)
 
@@ -46,7 +48,7 @@ def rendezvous_ports(request: LaunchRequest) -> range:
     return range(request.dist_port, request.dist_port + (2 if spanning else 1))
 
 
-def _serve(request: LaunchRequest, nodes: list[str]) -> list[str]:
+def _serve(request: LaunchRequest, known: Container[str], nodes: list[str]) -> list[str]:
     """The arguments of `vllm`. The API key comes from the config file; headless ranks have no HTTP."""
     user_flags = {word.partition("=")[0] for word in plain(request.extra_args)}
     command = ["serve", request.model_dir, "--served-model-name", request.served_name]
@@ -61,7 +63,8 @@ def _serve(request: LaunchRequest, nodes: list[str]) -> list[str]:
         command += ["--config", request.config_file] if request.config_file else []
     command += _defaults(_TASKS.get(request.task, {}), user_flags)
     if request.device == "cpu":
-        command += _defaults(_cpu_defaults(request), user_flags)
+        ours = {flag: value for flag, value in _cpu_defaults(request).items() if flag in known}
+        command += _defaults(ours, user_flags)
     if request.transfer:
         command += ["--kv-transfer-config", _transfer_config(request, request.transfer)]
     if request.adapters:

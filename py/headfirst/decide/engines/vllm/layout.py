@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headfirst.decide.engines import drafts, lora
+from headfirst.decide.engines.answers import Answers
 from headfirst.decide.engines.base import Values
 from headfirst.decide.engines.layout import (
     Layout,
@@ -20,7 +21,6 @@ from headfirst.decide.engines.layout import (
     tower_problems,
     width_problems,
 )
-from headfirst.decide.engines.vllm import support
 from headfirst.decide.model.checkpoint import Checkpoint
 
 _EXPERT_EXCHANGE = "allgather_reducescatter"  # the default of --all2all-backend
@@ -62,7 +62,7 @@ def pipeline_layers(stage: int, stages: int, layers: int, environment: Mapping[s
 
 
 def problems(
-    version: str,
+    answers: Answers,
     checkpoint: Checkpoint,
     machines: Machines,
     layout: Layout,
@@ -73,7 +73,7 @@ def problems(
     """Why the layout is refused, one clause each."""
     return [
         *_against_machines(machines, layout, values),
-        *_stages(version, checkpoint, layout),
+        *_stages(answers, checkpoint, layout),
         *_attention(checkpoint, layout, dtype),
         *_feed_forward(checkpoint, layout, dtype),
         *_tower(checkpoint, layout, values),
@@ -94,12 +94,11 @@ def _against_machines(machines: Machines, layout: Layout, values: Values) -> Ite
         yield "prefill context parallelism multiplies the ranks, which the plan does not count"
 
 
-def _stages(version: str, checkpoint: Checkpoint, layout: Layout) -> Iterator[str]:
+def _stages(answers: Answers, checkpoint: Checkpoint, layout: Layout) -> Iterator[str]:
     if layout.pipeline == 1:
         return
-    can = support.abilities(version, checkpoint.architecture)
-    if can is not None and "pp" not in can:
-        yield f"vLLM {version} has no pipeline parallelism for {checkpoint.architecture}"
+    if answers.support.lacks(checkpoint.architecture, "pp"):
+        yield f"vLLM {answers.version} has no pipeline parallelism for {checkpoint.architecture}"
     if layout.pipeline > checkpoint.layers:
         yield f"the model has only {checkpoint.layers} layers"
 

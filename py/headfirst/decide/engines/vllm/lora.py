@@ -11,8 +11,8 @@ from headfirst.decide.engines import lora
 from headfirst.decide.engines.base import Adapters, AdapterSlots, ArgumentNeeds, Values
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.lora import Linear
-from headfirst.decide.engines.vllm import support
 from headfirst.decide.engines.vllm.layout import expert_ranks
+from headfirst.decide.engines.vllm.support import SupportTable
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.caches import RecurrentState
 from headfirst.decide.model.checkpoint import Checkpoint, Moe
@@ -81,14 +81,14 @@ def _refusals(config: AdapterConfig, max_rank: int | None) -> Iterator[str]:
         )
 
 
-def buffer_bytes(version: str, checkpoint: Checkpoint, layout: Layout, values: Values) -> int:
+def buffer_bytes(has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Values) -> int:
     """Bytes on the fullest rank that vLLM allocates for adapters when it starts; 0 without adapters.
 
     It wraps every linear layer, whichever an adapter has, for --max-loras of --max-lora-rank.
     """
     if not lora.are_served(checkpoint, values):
         return 0
-    can = support.abilities(version, checkpoint.architecture) or frozenset()
+    can = has.abilities(checkpoint.architecture) or frozenset()
     linears = [*_attentions(checkpoint, layout), *_feed_forwards(checkpoint, layout, can)]
     sharded = layout.tensor if values.get("fully_sharded_loras") else 1
     modules = _modules(values.get("lora_target_modules"))

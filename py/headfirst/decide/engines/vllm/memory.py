@@ -16,6 +16,7 @@ from headfirst.decide.engines.base import MemoryFraction, MemoryUse, Values
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.vllm import kv_cache, lora
 from headfirst.decide.engines.vllm.layout import draft_ranks, expert_ranks
+from headfirst.decide.engines.vllm.support import SupportTable
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -76,7 +77,9 @@ def context(checkpoint: Checkpoint, values: Values) -> int:
     return int(limit) if limit and limit > 0 else checkpoint.short_context or checkpoint.max_context
 
 
-def memory_use(version: str, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values) -> MemoryUse:
+def memory_use(
+    has: SupportTable, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values
+) -> MemoryUse:
     """What is kept out of weights and KV cache, item by item, and the fraction for these two."""
     step = batch(gpu, layout, checkpoint, values)
     utilization = values.get("gpu_memory_utilization", _UTILIZATION)
@@ -87,12 +90,12 @@ def memory_use(version: str, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, v
     graphs = _graphs(gpu, layout, step, values)
     if graphs:
         terms["cuda_graphs"] = graphs
-    if adapters := lora.buffer_bytes(version, checkpoint, layout, values):
+    if adapters := lora.buffer_bytes(has, checkpoint, layout, values):
         terms["adapters"] = adapters
     draft = _draft_layers(checkpoint, values)
     longest = context(checkpoint, values)
     flying = (layout.pipeline + _STEPS_BESIDE_STAGES) * step.tokens
-    cache = kv_cache.blocks(version, checkpoint, gpu, layout, values, in_flight=flying, drafts=draft)
+    cache = kv_cache.blocks(checkpoint, gpu, layout, values, in_flight=flying, drafts=draft)
     cap = _cap(values, cache.bytes)
     outside = _OUTSIDE_ONE_GPU if layout.world == 1 else _OUTSIDE_SEVERAL_GPUS
     inside = max(1, gpu.memory_bytes - outside)

@@ -1,17 +1,20 @@
-"""What a vLLM version can serve, by tables from its own registries (support-VERSION.json)."""
+"""What a vLLM version can serve, by tables from its own registries."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field
 
 from headfirst.decide.engines import lora
+from headfirst.decide.engines.answers import MOST, Answers, Word, Words
 from headfirst.decide.engines.base import BF16_CAPABILITY, FLOAT_NAMES, Computing, Task, Values
+from headfirst.decide.frozen import Tolerant
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 from headfirst.decide.model.task import GENERATING
-from headfirst.decide.package_data import read_json
 
 # Names in checkpoints -> the registry's (override_quantization_method, _normalize_quantization_config).
 _ALIASES = {"auto-round": "inc", "compressed_tensors": "compressed-tensors"}
@@ -48,64 +51,87 @@ _SCALED_ROPE = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_l
 _ROPE = frozenset({"rope_parameters", "rope_scaling"})
 
 
-def tables(version: str) -> dict[str, Any]:
-    """The tables of one version, as tools/vllm_tables.py writes them."""
-    return read_json(__package__, f"support-{version}.json")
+class SupportTable(Tolerant):
+    """What vLLM has. A table that the answers lack is empty, and nothing is refused by it.
 
-
-def abilities(version: str, architecture: str) -> frozenset[str] | None:
-    """What the architecture's class can do (generate, pooling, multimodal, pp, lora, …); None: not known.
-
-    vLLM takes an architecture that it does not have for the one with another of its endings (registry.py,
-    _normalize_arch): XForSequenceClassification is XForCausalLM with another head.
+    `architectures` have abilities: generate, pooling, multimodal, pp, lora, … `suffixes`: endings of names,
+    by which it takes one class for another. `drafts`: models that draft tokens for another one.
+    `removed_architectures` have the last version with them. `quantizations` have the lowest compute
+    capability (7.5 is 75).
     """
-    known: dict[str, list[str]] = tables(version)["architectures"]
-    suffixes: list[str] = tables(version)["suffixes"]
-    if architecture in known:
-        return frozenset(known[architecture])
-    suffix = next((suffix for suffix in suffixes if architecture.endswith(suffix)), "")
-    for other in suffixes if suffix else ():
-        base = architecture.removesuffix(suffix) + other
-        if base in known:
-            return frozenset(known[base])
-    return None
+
+    architectures: Annotated[dict[Word, Words], Field(max_length=MOST)] = {}
+    suffixes: Annotated[tuple[Word, ...], Field(max_length=100)] = ()
+    unknown_abilities: Words = frozenset()
+    transformers: Words = frozenset()
+    removed_architectures: Annotated[dict[Word, Word], Field(max_length=MOST)] = {}
+    drafts: Words = frozenset()
+    quantizations: Annotated[dict[Word, Annotated[int, Field(ge=0, le=1000)]], Field(max_length=MOST)] = {}
+    deprecated_quantizations: Words = frozenset()
+    float32_quantizations: Words = frozenset()
+    without_float16: Words = frozenset()
+
+    def abilities(self, architecture: str) -> frozenset[str] | None:
+        """What the architecture's class can do; None: not known.
+
+        vLLM takes an architecture that it does not have for the one with another of its endings (registry.py,
+        _normalize_arch): XForSequenceClassification is XForCausalLM with another head.
+        """
+        if architecture in self.architectures:
+            return self.architectures[architecture]
+        suffix = next((suffix for suffix in self.suffixes if architecture.endswith(suffix)), "")
+        for other in self.suffixes if suffix else ():
+            base = architecture.removesuffix(suffix) + other
+            if base in self.architectures:
+                return self.architectures[base]
+        return None
+
+    def lacks(self, architecture: str, ability: str) -> bool:
+        """Whether the class is known and cannot do what others can."""
+        can = self.abilities(architecture)
+        return (
+            can is not None
+            and ability not in can
+            and any(ability in row for row in self.architectures.values())
+        )
+
+    def capability(self, method: str) -> tuple[int, int] | None:
+        """The lowest compute capability for a method of quantisation; None: there is no such method."""
+        if not self.quantizations:
+            return LOWEST_CAPABILITY
+        lowest = self.quantizations.get(_ALIASES.get(method, method))
+        return None if lowest is None else divmod(lowest, 10)
 
 
-def drafts(version: str) -> frozenset[str]:
-    """Architectures of models that draft tokens for another one."""
-    return frozenset(tables(version)["drafts"])
-
-
-def capability(version: str, method: str) -> tuple[int, int] | None:
-    """The lowest compute capability for a method of quantisation; None: the version does not have it."""
-    lowest = tables(version)["quantizations"].get(_ALIASES.get(method, method))
-    return None if lowest is None else divmod(lowest, 10)
-
-
-def problems(version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Values) -> list[str]:
+def problems(
+    answers: Answers, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Values
+) -> list[str]:
     """Why the checkpoint cannot be served, a clause each."""
+    has: SupportTable = answers.support
+    named = f"vLLM {answers.version}"
     return [
-        *_architecture(version, checkpoint, task, values),
+        *_architecture(named, has, checkpoint, task, values),
         *_runner(task, values),
-        *(_gpu(version, gpu) or _quantization(version, checkpoint, gpu, values)),
-        *_dtype(version, checkpoint, gpu, values),
-        *_sparse_attention(version, checkpoint, gpu),
-        *_fp8_cache(version, checkpoint, gpu, values),
+        *(_gpu(named, gpu) or _quantization(named, has, checkpoint, gpu, values)),
+        *_dtype(has, checkpoint, gpu, values),
+        *_sparse_attention(named, checkpoint, gpu),
+        *_fp8_cache(named, checkpoint, gpu, values),
     ]
 
 
-def _architecture(version: str, checkpoint: Checkpoint, task: Task, values: Values) -> Iterator[str]:
+def _architecture(
+    named: str, has: SupportTable, checkpoint: Checkpoint, task: Task, values: Values
+) -> Iterator[str]:
     name = checkpoint.architecture
-    can, table = abilities(version, name), tables(version)
-    if can is None:
-        yield from () if checkpoint.external_class else _unknown(version, name, table)
+    if has.abilities(name) is None:
+        yield from () if checkpoint.external_class else _unknown(named, name, has)
         return
-    if task in GENERATING and "generate" not in can:
+    if task in GENERATING and has.lacks(name, "generate"):
         yield f"{name} gives embeddings or scores and does not generate text"
-    if task == "vision" and "multimodal" not in can:
-        yield f"vLLM {version} gives {name} no images"
-    if lora.are_served(checkpoint, values) and "lora" not in can:
-        yield f"vLLM {version} has no LoRA for {name}"
+    if task == "vision" and has.lacks(name, "multimodal"):
+        yield f"{named} gives {name} no images"
+    if lora.are_served(checkpoint, values) and has.lacks(name, "lora"):
+        yield f"{named} has no LoRA for {name}"
 
 
 def _runner(task: Task, values: Values) -> Iterator[str]:
@@ -122,30 +148,30 @@ def _runner(task: Task, values: Values) -> Iterator[str]:
         yield "--convert classify gives no embeddings: set task=rerank, or leave it out"
 
 
-def _unknown(version: str, name: str, table: Mapping[str, Any]) -> Iterator[str]:
-    if name in table["transformers"] or name in table["unknown_abilities"]:
+def _unknown(named: str, name: str, has: SupportTable) -> Iterator[str]:
+    if not has.architectures or name in has.transformers or name in has.unknown_abilities:
         return
-    if last := table["removed_architectures"].get(name):
-        yield f"vLLM {version} no longer supports {name}; {last} was the last version that supports it"
+    if last := has.removed_architectures.get(name):
+        yield f"{named} no longer supports {name}; {last} was the last version that supports it"
     else:
-        yield f"vLLM {version} does not have the architecture {name}"
+        yield f"{named} does not have the architecture {name}"
 
 
-def _gpu(version: str, gpu: Gpu | None) -> list[str]:
+def _gpu(named: str, gpu: Gpu | None) -> list[str]:
     if gpu is None or not gpu.lacks(LOWEST_CAPABILITY):
         return []
     lowest = capability_text(LOWEST_CAPABILITY)
-    return [f"vLLM {version} has kernels from compute capability {lowest} on, unlike {gpu}"]
+    return [f"{named} has kernels from compute capability {lowest} on, unlike {gpu}"]
 
 
-def computing(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Computing | None:
+def computing(has: SupportTable, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Computing | None:
     """What config/model.py, _get_and_verify_dtype, makes of --dtype, and of `auto` on this GPU."""
     plain, dtype = checkpoint.dtype in FLOATS, FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
     if gpu is None or not plain or dtype == checkpoint.dtype:
         return None
     if dtype:
         return Computing(dtype, "--dtype is set")
-    supported = _supported(version, checkpoint, gpu)
+    supported = _supported(has, checkpoint, gpu)
     if checkpoint.dtype in supported and checkpoint.dtype != "fp32":
         return None
     if checkpoint.dtype == "fp32":
@@ -157,17 +183,17 @@ def computing(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Val
     return None if supported[0] == checkpoint.dtype else Computing(supported[0], reason)
 
 
-def _supported(version: str, checkpoint: Checkpoint, gpu: Gpu) -> list[str]:
+def _supported(has: SupportTable, checkpoint: Checkpoint, gpu: Gpu) -> list[str]:
     """Types in which it computes, the preferred first (platforms/cuda.py, supported_dtypes)."""
     types = ["fp16", "fp32"] if gpu.lacks(BF16_CAPABILITY) else ["bf16", "fp16", "fp32"]
-    without = checkpoint.architecture in tables(version)["without_float16"]
+    without = checkpoint.architecture in has.without_float16
     return [name for name in types if name != "fp16" or not without]
 
 
-def _dtype(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Iterator[str]:
+def _dtype(has: SupportTable, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Iterator[str]:
     """Types that it refuses for the GPU, the model or the quantisation."""
     dtype = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
-    if dtype == "fp16" and checkpoint.architecture in tables(version)["without_float16"]:
+    if dtype == "fp16" and checkpoint.architecture in has.without_float16:
         yield f"vLLM computes {checkpoint.architecture} in BF16 or FP32, and --dtype sets FP16"
     if gpu is None:
         return
@@ -175,22 +201,24 @@ def _dtype(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Values
         needed = capability_text(BF16_CAPABILITY)
         yield f"--dtype sets BF16, which needs compute capability {needed}, unlike {gpu}"
     method = values.get("quantization") or _method(checkpoint)
-    if method in FLOATS or _ALIASES.get(method, method) in tables(version)["float32_quantizations"]:
+    if method in FLOATS or not has.float32_quantizations:
         return
-    if (dtype or _supported(version, checkpoint, gpu)[0]) == "fp32":
+    if _ALIASES.get(method, method) in has.float32_quantizations:
+        return
+    if (dtype or _supported(has, checkpoint, gpu)[0]) == "fp32":
         why = "--dtype sets" if dtype else f"{checkpoint.architecture} on {gpu} needs"
         yield f"{why} FP32, in which vLLM does not compute {method}"
 
 
-def _sparse_attention(version: str, checkpoint: Checkpoint, gpu: Gpu | None) -> Iterator[str]:
+def _sparse_attention(named: str, checkpoint: Checkpoint, gpu: Gpu | None) -> Iterator[str]:
     """Latent attention with an index, and DeepSeek-V4's (v1/attention/backends/mla)."""
     indexed = checkpoint.mla is not None and checkpoint.index is not None
     if (indexed or checkpoint.compress_ratios) and gpu is not None and gpu.lacks(SPARSE_CAPABILITY):
         lowest = capability_text(SPARSE_CAPABILITY)
-        yield f"vLLM {version} has its sparse attention from compute capability {lowest} on, unlike {gpu}"
+        yield f"{named} has its sparse attention from compute capability {lowest} on, unlike {gpu}"
 
 
-def _fp8_cache(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Iterator[str]:
+def _fp8_cache(named: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Iterator[str]:
     """Below Ada only FlashInfer's kernels read FP8: Triton's refuse it, FlashAttention's begin with Hopper
     (v1/attention/backends, platforms/cuda.py)."""
     if gpu is None or not gpu.lacks(FP8_CAPABILITY) or _with_flashinfer(checkpoint, gpu, values):
@@ -200,7 +228,7 @@ def _fp8_cache(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Va
     if (cache_dtype if argument == "auto" else argument).startswith("fp8"):
         plain = "float16" if gpu.lacks(BF16_CAPABILITY) else "bfloat16"
         yield (
-            f"vLLM {version} keeps an FP8 KV cache of {checkpoint.architecture} from compute capability "
+            f"{named} keeps an FP8 KV cache of {checkpoint.architecture} from compute capability "
             f"{capability_text(FP8_CAPABILITY)} on, unlike {gpu}; --kv-cache-dtype {plain} keeps it in 16 "
             "bits"
         )
@@ -228,7 +256,9 @@ def _method(checkpoint: Checkpoint) -> str:
     return names.get(schemes[0], "modelopt") if len(schemes) == 1 else "modelopt_mixed"
 
 
-def _quantization(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Iterator[str]:
+def _quantization(
+    named: str, has: SupportTable, checkpoint: Checkpoint, gpu: Gpu | None, values: Values
+) -> Iterator[str]:
     """What config/model.py, _verify_quantization, refuses, and a GPU that lacks the method's kernels."""
     argument, stored = values.get("quantization"), _method(checkpoint)
     # An FP8 checkpoint that is not read on the GPU is converted before (plan/weights/precision.py).
@@ -240,14 +270,14 @@ def _quantization(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values:
         yield f"the checkpoint is quantised with {stored}, not with {argument}: leave --quantization out"
         return
     method = stored if argument is None or (stored in _KEPT and argument != "humming") else argument
-    lowest = capability(version, method)
+    lowest = has.capability(method)
     if lowest is None:
-        yield f"vLLM {version} does not have the quantisation {method}"
-    elif _is_deprecated(version, method) and not values.get("allow_deprecated_quantization"):
-        yield f"vLLM {version} serves {method} with --allow-deprecated-quantization alone"
+        yield f"{named} does not have the quantisation {method}"
+    elif _is_deprecated(has, method) and not values.get("allow_deprecated_quantization"):
+        yield f"{named} serves {method} with --allow-deprecated-quantization alone"
     elif gpu is not None and gpu.lacks(lowest):
         needed = capability_text(lowest)
-        yield f"vLLM {version} serves {method} from compute capability {needed} on, unlike {gpu}"
+        yield f"{named} serves {method} from compute capability {needed} on, unlike {gpu}"
 
 
 def _loads(checkpoint: Checkpoint, stored: str, argument: str) -> bool:
@@ -262,15 +292,15 @@ def _loads(checkpoint: Checkpoint, stored: str, argument: str) -> bool:
     return argument in (stored, "humming") or argument in _ALSO.get(stored, ())
 
 
-def _is_deprecated(version: str, method: str) -> bool:
-    return method in tables(version)["deprecated_quantizations"]
+def _is_deprecated(has: SupportTable, method: str) -> bool:
+    return method in has.deprecated_quantizations
 
 
-def fp8_capability(version: str, checkpoint: Checkpoint) -> tuple[int, int] | None:
+def fp8_capability(has: SupportTable, checkpoint: Checkpoint) -> tuple[int, int] | None:
     """From where on FP8 weights are read, below Ada unpacked by Marlin's kernels; None: not at all."""
     method = _method(checkpoint)
-    plain, lowest = capability(version, "fp8"), capability(version, method)
-    if plain is None or lowest is None or _is_deprecated(version, method):
+    plain, lowest = has.capability("fp8"), has.capability(method)
+    if plain is None or lowest is None or _is_deprecated(has, method):
         return None
     return max(plain, lowest)
 

@@ -172,9 +172,7 @@ def advised(planned: PlannedService, checkpoint: Checkpoint, trial: ServiceTrial
     machines = hardware.machines(service, "")
     rdma = network.rdma_between(service.replicas[0].hosts, gpus=True)
     fleet = Fleet(gpu, machines.nodes, machines.ranks_per_node or 1, rdma)
-    engine, _ = engines.of_image(
-        service.settings.engine, service.settings.engine_image, service.settings.engine_version
-    )
+    engine, _ = engines.of_service(service)
     longest = (sized.fit.longest_request or 0) if sized.fit.fits else 0
     attempt = Attempt(checkpoint, fleet, engine, trial, longest, sized.fit.shorter)
     sentences: list[str] = []

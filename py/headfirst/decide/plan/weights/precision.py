@@ -130,7 +130,7 @@ def _while_loading(checkpoint: Checkpoint, engine: Engine, arguments: Values) ->
         return None
     for way in presets.of(engine.name).quantize_on_load:
         values = engine.check_arguments(presets.words(way.arguments)).values
-        if values.items() <= arguments.items():
+        if values and values.items() <= arguments.items():
             return way.dtype
     return None
 

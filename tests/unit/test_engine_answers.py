@@ -1,0 +1,102 @@
+"""What an image answers about its engine: it decides, it is data, and what it lacks refuses nothing."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from headfirst.common.untrusted import UntrustedError
+from headfirst.decide import engines
+from headfirst.decide.engines import answers
+from headfirst.decide.engines.base import Engine
+from headfirst.decide.hardware import gpus
+from headfirst.decide.model import catalogue
+from headfirst.decide.package_data import read_json
+
+IMAGE = "sha256:" + "0123456789ab" + "c" * 52
+
+
+def document(name: str, **changes: Any) -> dict[str, Any]:
+    written = copy.deepcopy(read_json(f"headfirst.decide.engines.{name}", "snapshot.json"))
+    return {**written, **changes}
+
+
+def engine(name: str, **changes: Any) -> Engine:
+    given = answers.of_document(document(name, **changes), name, where="node01", image=IMAGE)
+    return engines.get(name, answers=given)
+
+
+@pytest.mark.parametrize("name", engines.names())
+def test_tables_that_an_image_lacks_refuse_nothing(name: str) -> None:
+    asked = engine(name, version="9.8.7", support={})
+    for id in ("Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-VL-8B-Instruct", "openai/gpt-oss-20b"):
+        model = catalogue.lookup(id)
+        assert model is not None
+        unknown = model.model_copy(update={"architecture": "NewForCausalLM"})
+        for checkpoint in (model, unknown):
+            assert asked.support_problems(checkpoint, gpus.find("H100-80G"), model.tasks[0], {}) == []
+        assert asked.fp8_capability(model) is not None
+    assert asked.version == "9.8.7"
+
+
+@pytest.mark.parametrize("name", engines.names())
+def test_each_table_may_be_missing(name: str) -> None:
+    support = document(name)["support"]
+    model = catalogue.lookup("Qwen/Qwen3-8B")
+    assert model is not None
+    for missing in support:
+        asked = engine(name, support={key: value for key, value in support.items() if key != missing})
+        assert asked.support_problems(model, gpus.find("A100-80G"), "chat", {}) == [], missing
+
+
+def test_the_image_decides_and_the_inventory_names_it() -> None:
+    asked = engine("sglang", version="0.5.24.dev3+g12ab", support={"architectures": {"NewForCausalLM": []}})
+    assert asked.described_by == "the image sha256:0123456789ab"
+    assert asked.default_image("cuda") == "lmsysorg/sglang:v0.5.23"
+    assert engines.get("sglang", asked.version).version == "0.5.24.dev3+g12ab"
+    model = catalogue.lookup("Qwen/Qwen3-8B")
+    assert model is not None
+    (problem,) = asked.support_problems(model, None, "chat", {})
+    assert problem.startswith("SGLang 0.5.24.dev3+g12ab has no model class Qwen3ForCausalLM")
+
+
+def test_what_was_not_answered_is_the_snapshots_and_noted() -> None:
+    told = document("vllm", options=None, unanswered={"options": "no module named torch"})
+    given = answers.of_document(told, "vllm", where="node01", image=IMAGE)
+    asked, note = engines.of_image("vllm", "team/vllm:prod", answers=given)
+    assert note == (
+        "engine_image=team/vllm:prod did not answer options (no module named torch): as in vLLM 0.33.0."
+    )
+    assert asked.specification.options == engines.get("vllm").specification.options
+
+
+def test_flags_that_the_image_lacks_are_not_written_where_it_works_without() -> None:
+    given = document("sglang")
+    given["options"] = [each for each in given["options"] if each["dest"] != "admin_api_key"]
+    asked = engines.get("sglang", answers=answers.of_document(given, "sglang", where="", image=IMAGE))
+    assert asked.config_file(api_key="a", admin_key="b") == {"api-key": "a"}
+    assert engines.get("sglang").config_file(api_key="a", admin_key="b") == {
+        "api-key": "a",
+        "admin-api-key": "b",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("sglang", {"version": "0.5.23\nrm"}),
+        ("sglang", {"options": [{"flags": ["; id"], "dest": "x", "type": "str"}]}),
+        ("sglang", {"options": [{"flags": ["--x"], "dest": "x", "type": "str"}] * 5001}),
+        ("sglang", {"support": {"architectures": {"\x1b[31m": []}}}),
+        ("sglang", {"support": {"architectures": {f"A{number}": [] for number in range(2001)}}}),
+        ("sglang", {"support": {"quantizations": {"fp8": {"min_capability": -1}}}}),
+        ("vllm", {"support": {"quantizations": {"fp8": 10**9}}}),
+        ("vllm", {"support": {"suffixes": ["For\nCausalLM"]}}),
+        ("lmdeploy", {"support": {"pytorch": {"architectures": ["{{ x }}"]}}}),
+        ("lmdeploy", {"more": 1}),
+    ],
+)
+def test_what_an_image_sends_is_data(name: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(UntrustedError, match="the answer of the image"):
+        engine(name, **changes)
