@@ -382,7 +382,9 @@ class ServiceSettings(Frozen):
         None, description="repo:tag or repo:tag@sha256:… Default: the engine's own."
     )
     engine_version: Text | None = Field(
-        None, description="The engine's version, e.g. 0.5.23. Default: that of engine_image, or the newest."
+        None,
+        description="The engine's version, e.g. 0.5.23. Default: that in the tag of the image, or the "
+        "snapshot's.",
     )
     engine_runtime: Literal["ray"] | None = Field(
         None,
