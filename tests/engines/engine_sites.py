@@ -24,6 +24,7 @@ from headfirst.control.images import build, site, store
 from headfirst.control.machine.pip_settings import uv_environment
 from headfirst.control.paths import cache_dir
 from headfirst.decide import engines
+from headfirst.decide.engines import probing
 from uv import find_uv_bin
 
 HERE = Path(__file__).parent
@@ -46,6 +47,22 @@ def run(engine: str, version: str, driver: str, request: object, *arguments: str
         question.write_text(json.dumps(request), encoding="utf-8")
         run_program(engine, version, DRIVERS / driver, str(question), str(answer), *arguments)
         return json.loads(answer.read_text(encoding="utf-8"))
+
+
+def probe(engine: str, version: str, request: object) -> Any:
+    """What the engine's probe answers to `request` (probing.py) inside the engine's environment."""
+    loader, modules = probing.program(engine)
+    done = subprocess.run(
+        [python(), "-s", "-P", str(DRIVERS / "probe_driver.py"), loader],
+        env=environment(engine, version),
+        input=json.dumps({"modules": modules, "request": request}),
+        text=True,
+        capture_output=True,
+        timeout=_LONGEST_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"the probe of {engine} {version}:\n{done.stderr[-6000:]}"
+    return json.loads(done.stdout)
 
 
 def run_program(engine: str, version: str, program: Path, *arguments: str) -> None:
