@@ -49,11 +49,11 @@ def run(engine: str, version: str, driver: str, request: object, *arguments: str
         return json.loads(answer.read_text(encoding="utf-8"))
 
 
-def probe(engine: str, version: str, request: object) -> Any:
+def probe(engine: str, version: str, request: object, gpu: object = None) -> Any:
     """What the engine's probe answers to `request` (probing.py) inside the engine's environment."""
     loader, modules = probing.program(engine)
     done = subprocess.run(
-        [python(), "-s", "-P", str(DRIVERS / "probe_driver.py"), loader],
+        [python(), "-s", "-P", str(DRIVERS / "probe_driver.py"), loader, json.dumps(gpu)],
         env=environment(engine, version),
         input=json.dumps({"modules": modules, "request": request}),
         text=True,

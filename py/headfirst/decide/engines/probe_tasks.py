@@ -37,6 +37,10 @@ _REFUSALS = (
     argparse.ArgumentError,
     argparse.ArgumentTypeError,
 )
+# What a RuntimeError states where it is one, too.
+_STATED = re.compile(
+    r"unsupported|(?:not|n't) (?:yet )?support|can ?not found|been removed|must be|divisible", re.IGNORECASE
+)
 # Files of CUDA, of the checkpoint or of the hub that are not here; texts that nobody could read.
 _LACKING = (ImportError, OSError, MemoryError, UnicodeError, json.JSONDecodeError)
 _LACKING_MODULES = ("huggingface_hub", "modelscope", "requests", "httpx", "urllib3", "safetensors")
@@ -169,7 +173,10 @@ def judged(error: BaseException, without_gpu: bool) -> dict[str, Any]:
     error = _inner(error)
     text = _sentence(error)
     lacking = any(_lacks(each) for each in _chain(error))
-    refused = isinstance(error, (*_REFUSALS, SystemExit)) and not lacking and bool(text)
+    refuses = isinstance(error, (*_REFUSALS, SystemExit)) or (
+        type(error) is RuntimeError and _STATED.search(text)
+    )
+    refused = refuses and not lacking and bool(text)
     if refused and not _UNREACHED.search(text) and not (without_gpu and _may_need_gpu(error, text)):
         return {"problem": text}
     return {"problem": None, "why": last_line(error)}

@@ -1,10 +1,10 @@
 """The program that asks an engine in its image: `python3 -c LOADER`, with its modules and a request on stdin.
 
 The request is {"answers": whether to describe the engine, "commands": [{"argv": [...], "env": {...}}, ...],
-"files": {path: text}}: the files are written first, all that the model's folder has but its weights, as an
-engine refuses a method of quantisation whose own file is missing. The answer, one JSON object on stdout, has under
-"answers" the document of answers.py, and under "commands" for each of them {"problem": the engine's sentence
-or null, "seconds": s}, with "why" where it could not be asked, or {"read": false, "why": ...}.
+"files": {path: text}}. The files are written first: all that the model's folder has but its weights, as an
+engine refuses a method of quantisation whose own file is missing. The answer, one JSON object on stdout, has
+under "answers" the document of answers.py, and under "commands" for each of them {"problem": the engine's
+sentence or null, "seconds": s}, with "why" where it could not be asked, or {"read": false, "why": ...}.
 """
 
 from __future__ import annotations

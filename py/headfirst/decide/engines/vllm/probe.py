@@ -12,7 +12,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -57,7 +57,7 @@ def make_parser() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     return parser, of_command_line("make_arg_parser")(serve)
 
 
-def of_command_line(name: str) -> Callable[..., Any]:
+def of_command_line(name: str) -> Any:
     """A function of vLLM's command line; its module has moved between releases."""
     for module in ("common.cli_args", "launchers.cli_args", "launchers.launcher", "openai.cli_args"):
         try:
