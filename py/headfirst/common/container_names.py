@@ -6,6 +6,9 @@ ENGINE = "headfirst-engine"
 WEBUI = "headfirst-webui"
 PROXY = "headfirst-proxy"
 ROUTER = "headfirst-router"
+REHEARSAL = "headfirst-rehearsal"  # begins no name of what serves; the model of a rehearsal, too
+
+REHEARSALS = "/run/headfirst/rehearsals"
 
 
 def engine(service: str | None, replica: int) -> str:
@@ -17,6 +20,16 @@ def engine(service: str | None, replica: int) -> str:
 def is_engine(container: str) -> bool:
     """Whether it is a rank under the name by which it serves: other generations have a dot in theirs."""
     return f"{container}-".startswith(f"{ENGINE}-") and "." not in container
+
+
+def rehearsal(service: str | None, replica: int) -> str:
+    """The container of each rank of a replica while it is rehearsed."""
+    return f"{REHEARSAL}-{service}-r{replica}" if service else f"{REHEARSAL}-r{replica}"
+
+
+def rehearsal_folder(container: str) -> str:
+    """The folder of the host with all files of such a container."""
+    return f"{REHEARSALS}/{container}"
 
 
 def router(service: str | None) -> str:

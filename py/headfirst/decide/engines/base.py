@@ -373,6 +373,15 @@ class Diagnostics:
     tune: Callable[[Sequence[NodeFacts], Live | None, Mapping[str, str]], Tuning | None] | None = None
 
 
+@dataclass(frozen=True)
+class DummyWeights:
+    """Arguments with which ranks start without weights, or why there are none, a clause."""
+
+    arguments: tuple[str, ...] = ()
+    problem: str = ""
+
+
+_NO_DUMMIES = DummyWeights(problem="the engine cannot start without weights")
 _NO_DRAFT = ArgumentNeeds(problem="the engine takes no draft model")
 
 Adapters = Mapping[str, AdapterConfig | None]
@@ -502,6 +511,8 @@ class Engine:
     # What the ranks of a host keep in its memory and in folders.
     host_memory: Callable[[HostRequest], KeptMemory] = lambda request: NOTHING
     missing_programs: Sequence[MissingProgram] = ()  # of the project's own images
+    # How it starts without weights, of the checkpoint that is served and the arguments' values.
+    dummy_weights: Callable[[Checkpoint, Values], DummyWeights] = lambda checkpoint, values: _NO_DUMMIES
 
     @property
     def version(self) -> str:

@@ -14,7 +14,14 @@ from headfirst.decide.cluster.values import memory_bytes
 from headfirst.decide.containers import blanks
 from headfirst.decide.containers.spec import Container, Runtime, docker_run, gpu_options, with_text
 from headfirst.decide.engines import access
-from headfirst.decide.engines.base import KEY_FILE, Engine, KvTransfer, Launch, LaunchRequest
+from headfirst.decide.engines.base import (
+    KEY_FILE,
+    DummyWeights,
+    Engine,
+    KvTransfer,
+    Launch,
+    LaunchRequest,
+)
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware.gpus import MIB
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -24,6 +31,7 @@ from headfirst.decide.plan.host import hardware, network, rank_ports
 from headfirst.decide.plan.types import NodeNetwork
 
 _T = TypeVar("_T")
+_KILLED_AFTER_S = 10  # of the end of its time, where a rank ignores SIGTERM
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,6 @@ class Launching:
 
     def __post_init__(self) -> None:
         service, layout = self.service, self.layout
-        draft = [self.draft_dir] if self.draft_dir else []
-        self._folders = [self.model_dir, *self.adapters.values(), *draft]
         self.image = engine_image(service, self.engine)
         # Ranks of this cluster on each host, for the cores that each computes on.
         self._ranks_on: dict[str, int] = {}
@@ -81,7 +87,32 @@ class Launching:
 
     def replica(self, replica: Replica) -> types.PlannedReplica:
         """One replica's nodes."""
-        ranks = self._ranks[replica.index]
+        return self._planned(replica, self._ranks[replica.index], self.service.container(replica))
+
+    def rehearsal(self, replica: Replica, dummies: DummyWeights, seconds: int) -> types.PlannedReplica:
+        """The same replica with dummy weights, without adapters, and with its API on the head's loopback.
+
+        Its ranks end after `seconds`, also where nobody stops them.
+        """
+        name = names.rehearsal(self.service.name, replica.index)
+        ranks = []
+        for rank in self._ranks[replica.index]:
+            request = replace(
+                rank.request,
+                served_name=names.REHEARSAL,
+                listen_address="127.0.0.1",
+                config_file=names.engine_config(name),
+                adapters={},
+                extra_args=(*rank.request.extra_args, *dummies.arguments),
+            )
+            ranks.append(replace(rank, request=request, launch=self._launch(request, seconds)))
+        url = f"http://127.0.0.1:{replica.engine_port}"
+        folder = names.rehearsal_folder(name)
+        return self._planned(replica, ranks, name, folder).model_copy(update={"engine_url": url})
+
+    def _planned(
+        self, replica: Replica, ranks: Sequence[_RankLaunch], container: str, folder: str = ""
+    ) -> types.PlannedReplica:
         transfer, divided = ranks[0].request.transfer, self.engine.disaggregation
         return types.PlannedReplica(
             index=replica.index,
@@ -95,7 +126,7 @@ class Launching:
                 *self._transfer_ports(replica),
             ],
             engine_url=replica.url,
-            nodes=[self._node(replica, rank) for rank in ranks],
+            nodes=[self._node(rank, container, folder) for rank in ranks],
             secret_env=dict(self.service.secret_env),
         )
 
@@ -154,11 +185,12 @@ class Launching:
             ranks.append(_RankLaunch(request, self._launch(request), place, chosen))
         return ranks
 
-    def _launch(self, request: LaunchRequest) -> Launch:
-        """A secret takes the place of what the engine's adapter would write."""
+    def _launch(self, request: LaunchRequest, seconds: int | None = None) -> Launch:
+        """A secret takes the place of what the engine's adapter would write; it ends after `seconds`."""
         launch, secret = self.engine.launch(request), self.service.secret_env
         plain = {name: text for name, text in launch.environment.items() if name not in secret}
         launch = replace(launch, environment=plain)
+        launch = launch if seconds is None else _limited(launch, seconds)
         if self.engine.admin_key_name is None:
             return launch
         return access.checked(launch, request.config_file, {**request.extra_env, **secret})
@@ -212,8 +244,8 @@ class Launching:
         self._cores_given[name] = first + here
         return hardware.core_lists(place.host, self._ranks_on[name])[first : first + here]
 
-    def _node(self, replica: Replica, rank: _RankLaunch) -> types.Node:
-        container = self._container(replica, rank)
+    def _node(self, rank: _RankLaunch, name: str, folder: str) -> types.Node:
+        container = self._container(rank, name, folder)
         return types.Node(
             host=rank.place.host.name,
             address=rank.place.host.address,
@@ -225,15 +257,22 @@ class Launching:
             docker_run=docker_run(container, self.runtime),
         )
 
-    def _container(self, replica: Replica, rank: _RankLaunch) -> Container:
+    def _container(self, rank: _RankLaunch, name: str, folder: str) -> Container:
+        """`folder` of the host has its files; "": they are where the container has them."""
+
+        def on_host(file: str) -> str:
+            return f"{folder}/{file.rpartition('/')[2]}" if folder else file
+
         request, launch, place, chosen = rank.request, rank.launch, rank.place, rank.network
         settings = self.service.settings
         cuda = settings.engine_device == "cuda"
-        volumes = [f"{folder}:{folder}:ro" for folder in self._folders]
+        draft = [self.draft_dir] if self.draft_dir else []
+        folders = [request.model_dir, *request.adapters.values(), *draft]
+        volumes = [f"{folder}:{folder}:ro" for folder in folders]
         # The role `engine` writes the file on the ranks that read it.
         if request.config_file in launch.command:
-            volumes.append(f"{request.config_file}:{request.config_file}:ro")
-        volumes += [f"{file}:{file}:ro" for file in launch.files]
+            volumes.append(f"{on_host(request.config_file)}:{request.config_file}:ro")
+        volumes += [f"{on_host(file)}:{file}:ro" for file in launch.files]
         volumes += [f"{request.cache_dir}:{request.cache_dir}"] if request.cache_dir else []
         volumes += settings.engine_volumes
         targets = [PurePosixPath(volume.split(":")[1]) for volume in volumes]
@@ -248,22 +287,30 @@ class Launching:
         # RDMA needs its devices and pinned memory, and nothing more: not --privileged.
         more["devices"] = [*(["/dev/infiniband"] if chosen.hca else []), *more.get("devices", [])]
         return Container(
-            name=self.service.container(replica),
+            name=name,
             image=self.image,
             entrypoint=launch.entrypoint,
             command=launch.command,
             environment=launch.environment,
-            env_file=names.env_file(self.service.container(replica)) if self.service.secret_env else None,
+            env_file=on_host(names.env_file(name)) if self.service.secret_env else None,
             ipc_mode="host",
             cgroup_parent=rank_ports.slice_of(place.host),
             shm_size=_shm_size(settings.shm_size, self.shared_bytes),
             volumes=volumes,
-            files=dict(launch.files),
+            files={on_host(file): text for file, text in launch.files.items()},
             cap_add=["IPC_LOCK"] if chosen.hca else [],
             # A rank cannot come back alone: the supervisor starts all ranks together.
             restart_policy="no",
             **more,
         )
+
+
+def _limited(launch: Launch, seconds: int) -> Launch:
+    """The launch under `timeout` (coreutils), behind the image's entrypoint where that runs the command."""
+    words = [f"--kill-after={_KILLED_AFTER_S}", str(seconds)]
+    if launch.entrypoint is None:
+        return replace(launch, command=["timeout", *words, *launch.command])
+    return replace(launch, entrypoint="timeout", command=[*words, launch.entrypoint, *launch.command])
 
 
 def _shm_size(text: str, more: int) -> str:

@@ -18,6 +18,7 @@ from headfirst.decide.plan import (
     images,
     judgement,
     pool,
+    rehearsal,
     standby,
     transfer,
     trust,
@@ -124,6 +125,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         api_key_file=settings.api_key_file,
         capabilities=capabilities.of(engine, pools, replicas),
         replicas=replicas,
+        rehearsal=rehearsal.plan(launched, main.served, main.values),
         scheduled=[launching.scheduled(replica) for launching, replica in launched],
         standbys=[
             waiting

@@ -411,6 +411,16 @@ class PlannedTransfer(Frozen):
         return f"{_CARRIERS[self.carrier]} {'inside the host' if self.one_host else network}"
 
 
+class Rehearsal(Frozen):
+    """The ranks as they start before the weights are there: with dummies (see plan/rehearsal.py)."""
+
+    not_rehearsed: str = ""  # why they do not, a sentence
+    left_out: list[str] = []  # what they start without, a sentence each
+    seconds: int  # after which they end by themselves
+    # Their containers differ from those that serve; `deploy rehearse` runs them.
+    replicas: list[PlannedReplica] = Field(default_factory=list, exclude=True)
+
+
 class PlannedService(Sized):
     """One model served under one name by one engine.
 
@@ -448,6 +458,7 @@ class PlannedService(Sized):
     # What parsers=auto would add to a service that runs without it (see plan/kept.py).
     kept_out: list[ChosenArgument] = Field(default_factory=list, exclude_if=operator.not_)
     replicas: list[PlannedReplica]
+    rehearsal: Rehearsal
     scheduled: list[Scheduled]  # the same replicas, for hosts that are not in the inventory
     # Left out of JSON where clients ask the only replica.
     routers: list[PlannedRouter] = Field(default_factory=list, exclude_if=operator.not_)

@@ -28,6 +28,7 @@ from headfirst.decide.engines.base import (
     version_numbers,
     without_images,
 )
+from headfirst.decide.engines.dummies import dummy_weights
 from headfirst.decide.engines.sglang import (
     cpu_image,
     disaggregation,
@@ -245,6 +246,7 @@ def engine(answers: Answers) -> Engine:
         metrics=_METRICS,
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,
+        dummy_weights=dummy_weights,
         support_problems=partial(support.problems, answers),
         fp8_capability=partial(support.fp8_capability, has),
         layout=partial(layout.layout, has),

@@ -25,6 +25,7 @@ from headfirst.decide.engines.base import (
     version_numbers,
     without_images,
 )
+from headfirst.decide.engines.dummies import dummy_weights
 from headfirst.decide.engines.vllm import (
     arguments,
     cpu_image,
@@ -204,6 +205,7 @@ def engine(answers: Answers) -> Engine:
         metrics=_METRICS,
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,
+        dummy_weights=dummy_weights,
         parse=arguments.check,
         support_problems=partial(support.problems, answers),
         fp8_capability=partial(support.fp8_capability, has),
