@@ -107,6 +107,29 @@ def hub_json(
         return requests.run(lambda: _read(session, lambda pinned: pinned.json(file)))
 
 
+def hub_files(
+    hub: Hub,
+    id: str,
+    choose: Callable[[Mapping[str, int]], Sequence[str]],
+    *,
+    limit: int,
+    revision: str | None = None,
+    transport: httpx.BaseTransport | None = None,
+) -> dict[str, bytes]:
+    """The contents of files of the repository `id`, by name; `choose` gets the bytes of all by name.
+
+    `limit`: the most bytes of a file. Raises as read_hub does.
+    """
+    at = revision or hub.source.branch
+
+    def read(requests: Requests) -> dict[str, bytes]:
+        session = _Session(hub, id, at, requests, Cache(hub.address, id)).pinned()
+        return {name: session.content(name, limit) for name in choose(session.sizes())}
+
+    with Requests.opened(hub, id, at, transport) as requests:
+        return requests.run(lambda: read(requests))
+
+
 def stored_json(hub: Hub, id: str, file: str, *, revision: str | None = None) -> dict[str, Any] | None:
     """The same file as the hub sent it for an earlier plan; None where the cache does not have it."""
     session = _stored(hub, id, revision)
@@ -237,6 +260,9 @@ class _Session:
     def json(self, file: str) -> dict[str, Any]:
         read = self._answer(f"file/{file}", lambda: self._get(self._file(file), MAX_JSON_BYTES))
         return self._parsed(read, self._file(file), MAX_JSON_BYTES)
+
+    def content(self, file: str, limit: int) -> bytes:
+        return self._get(self._file(file), limit)
 
     def shards(self, sizes: Mapping[str, int]) -> tuple[Shard, ...]:
         """The weight files: those of the index where there is one, else all at the top of the repository."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from headfirst.common.convertible import config_parts
 from headfirst.common.safetensors_file import read_shard
@@ -22,7 +23,7 @@ def copy_others(source: Path, target: Path, shards: Collection[str]) -> None:
     differ, and what the source no longer has goes; the target's manifest goes before anything is changed.
     """
     others = [name for name in list_files(source) if not _is_shard(name) and is_checkpoint_file(name)]
-    written = {CONFIG: _stripped_config(source / CONFIG)}
+    written = {CONFIG: _json(stripped_config(read_json(source / CONFIG)))}
     if INDEX in others:
         written[INDEX] = _index(target, shards)
     stale = set(list_files(target)) - set(others) - set(shards) - {MANIFEST}
@@ -46,16 +47,15 @@ def _is_shard(name: str) -> bool:
     return "/" not in name and name.endswith(".safetensors")
 
 
-def _stripped_config(path: Path) -> bytes:
+def stripped_config(config: dict[str, Any]) -> dict[str, Any]:
     """Without the keys of the source's quantisation, and with a type: gpt-oss has none, and SGLang takes FP16
-    for none."""
-    config = read_json(path)
+    for none. The config itself is changed."""
     parts = config_parts(config)
     for part in parts:
         part.pop("quantization_config", None)
     if not any(key in part for part in parts for key in ("torch_dtype", "dtype")):
         config["torch_dtype"] = "bfloat16"
-    return (json.dumps(config, indent=2, ensure_ascii=False) + "\n").encode()
+    return config
 
 
 def _index(target: Path, shards: Collection[str]) -> bytes:
@@ -69,4 +69,8 @@ def _index(target: Path, shards: Collection[str]) -> bytes:
         "metadata": {"total_size": sum(size for _shard, size in tensors.values())},
         "weight_map": {name: shard for name, (shard, _size) in sorted(tensors.items())},
     }
-    return (json.dumps(document, indent=2) + "\n").encode()
+    return _json(document)
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
