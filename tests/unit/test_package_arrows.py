@@ -41,7 +41,7 @@ FLOORS = {
         ("deployment",),
         ("report",),
         ("accuracy",),
-        ("bundle", "smoke", "bench", "evidence"),
+        ("bundle", "smoke", "bench", "evidence", "rehearsal"),
         ("evalscope",),
         ("ownership",),
         ("inventory", "credentials", "checkpoints"),
