@@ -10,7 +10,7 @@ from headfirst.control.cli.verb import app
 __all__ = ["app"]
 
 # isort: off
-from headfirst.control.cli import up, plan, render, models, variables, bundle, check, live  # noqa: F401
+from headfirst.control.cli import up, rehearse, plan, render, models, variables, bundle, check, live  # noqa: F401
 from headfirst.control.cli import diagnose, smoke, bench, access, chats, down, init, lab  # noqa: F401
 
 # isort: on

@@ -61,7 +61,7 @@ def _draft(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint | N
             return describe(draft.id, draft.source, revision=draft.revision)
         except NotReadyError:
             return None
-    folder = _here(cluster, Path(draft.id))
+    folder = folder_here(cluster, Path(draft.id))
     if folder is not None:
         return describe(draft.id, "path", folder=folder)
     if not probe:
@@ -71,7 +71,7 @@ def _draft(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint | N
     return describe_on_head(host_access(cluster)[service.hosts[0].name], draft.id)
 
 
-def _here(cluster: Cluster, folder: Path) -> Path | None:
+def folder_here(cluster: Cluster, folder: Path) -> Path | None:
     """A folder of the head as this machine has it; None where it does not."""
     if lab_of(cluster) and folder.is_relative_to(NODE_SHARE):
         return share_dir() / folder.relative_to(NODE_SHARE)
@@ -81,7 +81,7 @@ def _here(cluster: Cluster, folder: Path) -> Path | None:
 def _adapter(cluster: Cluster, service: Service, adapter: Adapter, *, probe: bool) -> AdapterConfig | None:
     if adapter.from_hub:
         return adapter_files.read_hub(adapter.id, adapter.source, revision=adapter.revision)
-    folder = _here(cluster, Path(adapter.id))
+    folder = folder_here(cluster, Path(adapter.id))
     if folder is not None:
         return adapter_files.read_folder(folder)
     if not probe:
@@ -108,7 +108,7 @@ def _describe(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint:
 
 def _describe_path(cluster: Cluster, service: Service, folder: Path, *, probe: bool) -> Checkpoint:
     """A folder on the head: read here where it is shared, asked over SSH, or known by its name."""
-    here = _here(cluster, folder)
+    here = folder_here(cluster, folder)
     if here is not None:
         return describe(str(folder), "path", folder=here)
     if probe:
