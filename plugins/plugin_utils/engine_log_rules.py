@@ -9,6 +9,7 @@ A log profile is an engine's own data with the generic data of failure_rules/*.y
   joining, joined        patterns of the lines around the rendezvous of the ranks
   capturing, captured    patterns of the lines around the capture of CUDA graphs
   stages     pairs of a pattern and what a rank does after such a line; {0}, {1} are the groups of the pattern
+  figures    patterns whose group is a number that rank 0 measured (py/headfirst.decide.diagnose.measured.py)
   rules      failures. A rule with the id of a generic one replaces the keys that it has
   producers  of the rules that name none, and replace none
 

@@ -191,6 +191,8 @@ def print_status(status: ClusterStatus, inventory: str, console: Console, *, arg
     for service, capabilities in status.capabilities.items():
         name = f"{service}: " if len(status.capabilities) > 1 else ""
         console.print(escape(f"{name}{sentence(capabilities)}"), soft_wrap=True)
+        if told := status.measured.get(service):
+            console.print(escape(f"{name}{told.sentence}"), soft_wrap=True)
     for router in status.routers:
         workers = [_worker(worker) for worker in router.replicas]
         what = f"router of {router.service}"

@@ -8,7 +8,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, NamedTuple
@@ -79,7 +79,7 @@ def stream_logs(
     follow: bool = False,
     tail: int | None = None,
     since: datetime | None = None,
-) -> Iterator[ContainerLogLine]:
+) -> Generator[ContainerLogLine, None, None]:
     """Lines of these containers, merged by time; `follow`: also those to come, as they arrive, over restarts.
 
     `tail` is the number of last lines of each (None: all). Where a host does not answer or has no such

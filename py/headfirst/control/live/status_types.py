@@ -8,6 +8,7 @@ from pydantic import Field
 
 from headfirst.control.live.gpus import GpuUse
 from headfirst.control.live.load import EngineLoad
+from headfirst.decide.diagnose.measured import Measured
 from headfirst.decide.frozen import Tolerant
 from headfirst.decide.plan.types import Capabilities
 
@@ -118,5 +119,7 @@ class ClusterStatus(Tolerant):
     webui: WebuiStatus | None
     # By service, where a rank 0 is there: as planned on this controller, else what its arguments prove.
     capabilities: dict[str, Capabilities] = {}
+    # What its start measured, by the log of rank 0.
+    measured: dict[str, Measured] = Field(default_factory=dict, exclude_if=operator.not_)
     # Left out of JSON where there is none.
     routers: list[RouterStatus] = Field(default_factory=list, exclude_if=operator.not_)

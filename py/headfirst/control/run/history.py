@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from headfirst.common.state_files import exclusive, read_file, replace_file
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.run.events import Finding
+from headfirst.decide.diagnose.measured import Measured
 from headfirst.decide.frozen import Tolerant
 from headfirst.decide.plan.types import Capabilities
 
@@ -61,6 +62,7 @@ class RunRecord(Tolerant):
     findings: list[Finding] | None = None  # None: the run had no check
     comm: dict[str, Any] | None = None
     capabilities: dict[str, Capabilities] = {}  # of the services that the run brought
+    measured: dict[str, Measured] = {}  # of their first replicas
 
     @property
     def changed(self) -> bool:

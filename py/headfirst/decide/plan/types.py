@@ -64,6 +64,13 @@ class Fit(Frozen):
             return []
         return [self.context_flag, str(max(1, self.longest_request // 1024) * 1024)]
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """What a start measures too, by the names of decide/diagnose/measured.py."""
+        graphs = sum(size for term, size in self.terms.items() if "graphs" in term)
+        sizes = {"weights_gib": self.weight_bytes_per_rank / 2**30, "graphs_gib": graphs / 2**30}
+        return {**sizes, "kv_tokens": self.kv_tokens or 0}
+
     def title(self, term: str) -> str:
         """The name of one of `terms`, for people."""
         name = _TERMS.get(term, term.replace("_", " "))

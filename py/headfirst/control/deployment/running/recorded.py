@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
@@ -17,6 +17,7 @@ from headfirst.control.run.reporters.recording import Recording, RecordingReport
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.time_left import TimeLeft, is_planned_already, left_with, was_brought
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.diagnose.measured import Measured
 from headfirst.decide.plan.types import Plan
 
 # Verbs whose work depends on what the cluster was left with.
@@ -52,9 +53,10 @@ def note_left(seconds_left: float | None, note: Callable[[str], None]) -> None:
         note(f"By earlier runs about {duration(seconds_left)} left.")
 
 
-def keep_plan(reporter: Reporter, plan: Plan) -> None:
-    """The run has brought the cluster to this plan."""
+def keep_plan(reporter: Reporter, plan: Plan, measured: Mapping[str, Measured]) -> None:
+    """The run has brought the cluster to this plan; `measured` has what starts measured, by service."""
     if isinstance(reporter, RecordingReporter):
+        reporter.recording.measured = dict(measured)
         reporter.recording.containers = containers_digest(plan)
         reporter.recording.capabilities = {
             service.name or service.served_model_name: service.capabilities for service in plan.services

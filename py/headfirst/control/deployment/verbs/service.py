@@ -27,6 +27,7 @@ from headfirst.control.run.history import read
 from headfirst.decide import engines
 from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.diagnose.measured import Measured
 from headfirst.decide.engines.base import Engine, Metrics, ReadinessProbe
 from headfirst.decide.model import families
 from headfirst.decide.plan.capabilities import of_command
@@ -80,7 +81,12 @@ def status(cluster: Cluster, chosen: str | None = None) -> ClusterStatus:
     services = [service for service in cluster.services if service.name in names_chosen]
     routers = router_status(cluster, services, known_credentials(cluster))
     ready = state.ready and all(router.ready for router in routers)
-    update = {"ready": ready, "routers": routers, "capabilities": _capabilities(cluster, state)}
+    update = {
+        "ready": ready,
+        "routers": routers,
+        "capabilities": _capabilities(cluster, state),
+        "measured": _measured(cluster, state),
+    }
     return state.model_copy(update=update)
 
 
@@ -98,6 +104,17 @@ def _capabilities(cluster: Cluster, state: ClusterStatus) -> dict[str, Capabilit
         service: from_plan if (from_plan := planned.get(service)) and from_plan.agrees(from_run) else from_run
         for service, from_run in running.items()
     }
+
+
+def _measured(cluster: Cluster, state: ClusterStatus) -> dict[str, Measured]:
+    """By service: what the last `up` here has read of a start, where that is the start of its rank 0."""
+    known: dict[str, Measured] = {}
+    for run in read(cluster_folder(cluster)).runs:
+        known |= run.measured
+    starts = {
+        replica.service: replica.ranks[0].started_at for replica in state.replicas[::-1] if replica.ranks
+    }
+    return {name: told for name, told in known.items() if told.started_at == starts.get(name)}
 
 
 def last_start(cluster: Cluster, service: Service) -> float | None:

@@ -14,6 +14,7 @@ from headfirst.control.run.events import Event, Finding, FindingsReported, Stage
 from headfirst.control.run.history import RunRecord, StageRun, add_run
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.time_left import Estimate, TimeLeft
+from headfirst.decide.diagnose.measured import Measured
 from headfirst.decide.plan.types import Capabilities
 
 
@@ -34,6 +35,7 @@ class Recording:
         self.findings: list[Finding] | None = None
         self.comm: dict[str, Any] | None = None
         self.capabilities: dict[str, Capabilities] = {}
+        self.measured: dict[str, Measured] = {}
 
     def begin(self, stage: str) -> Estimate:
         """A stage begins; what is known of its length and of the time left."""
@@ -62,6 +64,7 @@ class Recording:
                 findings=self.findings,
                 comm=self.comm,
                 capabilities=self.capabilities,
+                measured=self.measured,
             ),
         )
 
