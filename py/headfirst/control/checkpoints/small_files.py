@@ -16,6 +16,8 @@ from headfirst.control.checkpoints.hub_requests import Hub
 from headfirst.node.weights.convert.convert_others import stripped_config
 from headfirst.node.weights.fetch.source import is_checkpoint_file
 
+Files = Mapping[str, Mapping[str, bytes]]
+"""Names and contents of models' small files, by the folder in which the ranks have them."""
 CONFIG = "config.json"
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack", ".npz")
 _MAX_BYTES = 96 << 20  # of all files; tokenizers of some models have 30 MB

@@ -10,6 +10,7 @@ from typing import Any
 
 from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError
+from headfirst.control.checkpoints.small_files import Files
 from headfirst.control.evidence.collect import RankHost, collect
 from headfirst.control.rehearsal.rank import Rank, RankEvent, Told
 from headfirst.control.rehearsal.result import RehearsedReplica, State
@@ -20,9 +21,6 @@ from headfirst.decide.diagnose.phases import phases
 from headfirst.decide.diagnose.subject import Subject
 from headfirst.decide.diagnose.types import Diagnosis, Event, NodeFacts
 from headfirst.decide.plan.types import Node, PlannedReplica, Readiness
-
-Files = Mapping[str, Mapping[str, bytes]]
-"""Names and contents of a model's small files, by the folder in which the ranks have them."""
 
 _TICK_S = 0.5
 # After the first rank has ended: the others write their last lines.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,13 +27,19 @@ _MAX_ANSWER = 128 << 20
 _MAX_FILE = 1 << 42
 _DESCRIBED = ("config.json", adapter.CONFIG, INDEX, QUANTIZATION, MODULES, *chat_template.FILES)
 
+_SMALL = (
+    *("config.json", QUANTIZATION, MODULES, "generation_config.json", "params.json"),
+    *("tokenizer.json", "special_tokens_map.json", "added_tokens.json", "preprocessor_config.json"),
+    *("processor_config.json", "video_preprocessor_config.json", *chat_template.FILES),
+)
+# The folder, then the names of the files that are read whole.
 _READ = f"""
 import base64, json, pathlib, struct, sys
 files = {{}}
 folder = pathlib.Path(sys.argv[1])
 for path in sorted(folder.iterdir()) if folder.is_dir() else []:
     with path.open("rb") if path.is_file() else open("/dev/null", "rb") as file:
-        if path.name in {_DESCRIBED!r}:
+        if path.name in sys.argv[2:]:
             head = file.read()
         elif path.suffix == ".safetensors":
             head = file.read(8)
@@ -58,17 +64,27 @@ def adapter_on_head(head: HostAccess, folder: str) -> AdapterConfig:
         return adapter.read_folder(mirror)
 
 
-@contextmanager
-def _mirrored(head: HostAccess, folder: str) -> Iterator[Path]:
-    """A folder like that on the head, of which only the sizes, the small files and the headers are read."""
+def files_on_head(head: HostAccess, folder: str) -> dict[str, bytes]:
+    """The small files that engines read of a model in the folder on the head."""
+    found = _read(head, folder, _SMALL)
+    return {name: content for name, (_, content) in found.items() if name in _SMALL}
+
+
+def _read(head: HostAccess, folder: str, names: Collection[str]) -> dict[str, tuple[int, bytes]]:
+    """Size and content of the files of these names, and of the safetensors files with their headers."""
+    words = ("python3", "-c", _READ, folder, *names)
     with ssh(head) as connection:
-        answer = run_privileged(
-            head, connection, "python3", "-c", _READ, folder, timeout=_TIMEOUT_S, limit=_MAX_ANSWER
-        )
+        answer = run_privileged(head, connection, *words, timeout=_TIMEOUT_S, limit=_MAX_ANSWER)
     if answer.code != 0:
         reason = (answer.err.strip().splitlines() or ["no reason given"])[-1]
         raise NotReadyError(f"the folder {folder} cannot be read: {reason}", where=head.host)
-    files = _files(answer.out, where=head.host)
+    return _files(answer.out, names, where=head.host)
+
+
+@contextmanager
+def _mirrored(head: HostAccess, folder: str) -> Iterator[Path]:
+    """A folder like that on the head, of which only the sizes, the small files and the headers are read."""
+    files = _read(head, folder, _DESCRIBED)
     with tempfile.TemporaryDirectory() as scratch:
         mirror = Path(scratch) / "model"
         if files:
@@ -85,17 +101,17 @@ def _mirrored(head: HostAccess, folder: str) -> Iterator[Path]:
             raise
 
 
-def _files(answer: str, *, where: str) -> dict[str, tuple[int, bytes]]:
+def _files(answer: str, names: Collection[str], *, where: str) -> dict[str, tuple[int, bytes]]:
     """Size and first bytes of each file by its name in the folder, from what the host has sent."""
     what = "the list of the model folder"
     listed = json_document(answer, what=what, where=where, limit=_MAX_ANSWER, depth=2)
     if not isinstance(listed, dict):
         raise UntrustedError(f"{what} is not an object", where=where)
-    return {name: _file(name, listed[name], where=where) for name in file_listing(listed, where=where)}
+    return {name: _file(name, listed[name], names, where=where) for name in file_listing(listed, where=where)}
 
 
-def _file(name: str, entry: object, *, where: str) -> tuple[int, bytes]:
-    if "/" in name or not (name in _DESCRIBED or name.endswith(".safetensors")):
+def _file(name: str, entry: object, names: Collection[str], *, where: str) -> tuple[int, bytes]:
+    if "/" in name or not (name in names or name.endswith(".safetensors")):
         raise UntrustedError(
             f"the list of the model folder has an unexpected file: {shown(name)}", where=where
         )

@@ -8,30 +8,28 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from threading import Lock
 
 from headfirst.common import container_names as names
-from headfirst.common.errors import NotReadyError, StoppedError
-from headfirst.control import demo
+from headfirst.common.errors import StoppedError
 from headfirst.control.checkpoints import small_files
+from headfirst.control.checkpoints.small_files import Files
 from headfirst.control.credentials.secrets import hidden
-from headfirst.control.deployment.checkpoints import folder_here
 from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.model_files import model_files
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.claim import known_credentials, run_lock
 from headfirst.control.deployment.running.local_work import JobAdvance, run_jobs
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.service import engine_of, readiness_of
 from headfirst.control.rehearsal.result import Rehearsed, RehearsedReplica
-from headfirst.control.rehearsal.run import Files, Rehearsing, rehearse
+from headfirst.control.rehearsal.run import Rehearsing, rehearse
 from headfirst.control.run.cancel import Canceller
 from headfirst.control.run.reporters.reporter import Reporter
-from headfirst.decide.cluster.types import Service
+from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers import blanks
 from headfirst.decide.diagnose.subject import subject
-from headfirst.decide.plan import trust
-from headfirst.decide.plan.types import Companion, PlannedReplica, PlannedService
+from headfirst.decide.plan.types import PlannedReplica, PlannedService
 
 STAGE = "rehearsal"
 _TITLE = "Start the ranks with dummy weights"
@@ -118,7 +116,7 @@ def _rehearsing(
         subject=subject(engine_of(service), readiness_of(service), names.REHEARSAL, key),
         folders=planned.model_folders,
         complete=[small_files.CONFIG if in_place else _MANIFEST],
-        small_files=_Reader(prepared, service, planned),
+        small_files=_Reader(cluster, planned),
         texts={names.engine_config(container): json.dumps(config)},
         secrets=[*keys.values(), *hidden(cluster, known_credentials(cluster))],
         beside=beside,
@@ -134,43 +132,12 @@ def _key() -> str:
 class _Reader:
     """Reads the small files of a service's model once, where a host asks for them."""
 
-    def __init__(self, prepared: Prepared, service: Service, planned: PlannedService) -> None:
-        self._prepared, self._service, self._planned = prepared, service, planned
+    def __init__(self, cluster: Cluster, planned: PlannedService) -> None:
+        self._cluster, self._planned = cluster, planned
         self._lock = Lock()
         self._files: Files | None = None
 
     def __call__(self) -> Files:
         with self._lock:
-            self._files = self._files or self._read()
+            self._files = self._files or model_files(self._cluster, self._planned)
             return self._files
-
-    def _read(self) -> Files:
-        planned, draft = self._planned, self._planned.draft_model
-        model = self._model()
-        if planned.convert_to_bf16:
-            model = small_files.converted(model)
-        files = {planned.weights.directory: model}
-        return {**files, draft.directory: self._companion(draft)} if draft else files
-
-    def _model(self) -> dict[str, bytes]:
-        settings, service = self._service.settings, self._service
-        if settings.model_source == "demo":
-            with demo.checkpoint(service.model_id) as folder:
-                return small_files.of_folder(folder)
-        if settings.model_source == "path":
-            return self._folder(settings.model)
-        return small_files.of_hub(settings.model_source, service.model_id, trust.revision(settings))
-
-    def _companion(self, companion: Companion) -> dict[str, bytes]:
-        if companion.from_hub:
-            return small_files.of_hub(companion.source, companion.id, companion.revision)
-        return self._folder(companion.id)
-
-    def _folder(self, folder: str) -> dict[str, bytes]:
-        here = folder_here(self._prepared.cluster, Path(folder))
-        if here is None:
-            raise NotReadyError(
-                f"the model is in {folder} on the head, and not on this machine",
-                hint="Bring it to the hosts first: deploy up INVENTORY -t weights",
-            )
-        return small_files.of_folder(here)
