@@ -41,7 +41,7 @@ FLOORS = {
         ("deployment",),
         ("report",),
         ("accuracy",),
-        ("bundle", "smoke", "bench", "evidence", "rehearsal"),
+        ("bundle", "smoke", "bench", "evidence", "rehearsal", "image_probe"),
         ("evalscope",),
         ("ownership",),
         ("inventory", "credentials", "checkpoints"),
@@ -108,6 +108,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], dict[str, set[str]]]] = {
             "control.deployment.verbs.bundle": {"control.images.archive"},
             # The model of a demo is described by its own files: demo.checkpoint.
             "control.deployment.checkpoints": {"control.deployment.lab_nodes", "control.demo"},
+            "control.deployment.model_files": {"control.demo"},
             "control.deployment.prepare": {"control.deployment.lab_nodes"},
         },
     ),
