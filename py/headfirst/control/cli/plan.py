@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,7 @@ from headfirst.control.cli.verb import Nodes, OutputFormat, Probe, verb, write_f
 from headfirst.control.deployment.running.options import RunOptions
 
 if TYPE_CHECKING:
+    from headfirst.control.deployment.prepare import Prepared
     from headfirst.decide.plan.types import Plan
 
 
@@ -23,6 +25,9 @@ def plan(
     run: RunOptions,
     output: OutputFormat,
     probe: Probe = False,
+    image: Annotated[
+        bool, typer.Option("--image", help="Ask the engine in its image, where the head has the image.")
+    ] = False,
     nodes: Nodes = None,
     svg: Annotated[
         bool, typer.Option("--svg", help="Draw hosts, ranks and their connections as an SVG file.")
@@ -62,6 +67,8 @@ def plan(
         prepared = prepare(
             inventories, run.extra_vars, probe=probe, rates=probe, bundle=run.bundle, limit=run.limit
         )
+        if image:
+            prepared = _answered(prepared)
     if prepared.bundle:
         from headfirst.control.cli.bundle import print_sources, sources
 
@@ -96,6 +103,18 @@ def plan(
             if role
             else "`deploy models INVENTORY` lists what these GPUs can serve.",
         )
+
+
+def _answered(prepared: Prepared) -> Prepared:
+    """The plan with what the images answer; its progress is on stderr."""
+    from headfirst.control.deployment.answered import answered
+    from headfirst.control.run.reporters.plain import PlainReporter
+
+    with PlainReporter(sys.stderr) as reporter:
+        told = answered(prepared, reporter)
+    for name in told.missing:
+        typer.echo(f"note: the head has no {name}: `deploy up` asks it after the stage image.", err=True)
+    return told.prepared
 
 
 def _more(plan: Plan, inventories: Sequence[Path], *, shown: bool, scheduled: bool) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headfirst.control.deployment.verbs.membership import Change
     from headfirst.control.deployment.verbs.rollback import Rollback
     from headfirst.control.deployment.verbs.up import UpOutcome
+    from headfirst.decide.plan.types import PlannedService
 
 _Host = Annotated[str, typer.Argument(metavar="HOST", help="The host to remove.")]
 
@@ -114,6 +115,7 @@ def print_summary(outcome: UpOutcome, *, as_json: bool) -> None:
             "api": proxy.api(plan, service),
             "model": service.served_model_name,
             "capabilities": service.capabilities.model_dump(),
+            **({"measured": told.model_dump()} if (told := outcome.measured.get(_name(service))) else {}),
         }
         for service in plan.services
     ]
@@ -160,6 +162,8 @@ def print_summary(outcome: UpOutcome, *, as_json: bool) -> None:
     for service, planned in zip(services, plan.services, strict=True):
         console.print(f"  API          {', '.join(service['api'])}   model {service['model']}")
         console.print(escape(f"               {sentence(planned.capabilities)}"))
+        if told := outcome.measured.get(_name(planned)):
+            console.print(escape(f"               {told.sentence}"))
     if plan.proxy:
         console.print(f"  API keys     deploy keys list {outcome.inventory}")
     if outcome.ca:
@@ -168,6 +172,10 @@ def print_summary(outcome: UpOutcome, *, as_json: bool) -> None:
     scope = f" --service {escape(str(outcome.service))}" if outcome.service else ""
     console.print(f"  Ask it       deploy chat {outcome.inventory}{scope} 'Hello'")
     console.print(f"  Stop it      deploy down {outcome.inventory}{scope}")
+
+
+def _name(service: PlannedService) -> str:
+    return service.name or service.served_model_name
 
 
 def _print_repairs(result: RunResult, console: Terminal) -> None:

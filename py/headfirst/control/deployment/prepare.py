@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headfirst.control.checkpoints import user_catalogue
 from headfirst.control.deployment import api_keys
+from headfirst.control.deployment.asked_images import images, seen, with_kept
 from headfirst.control.deployment.checkpoints import read_models, with_companions
 from headfirst.control.deployment.lab_nodes import with_lab_facts
 from headfirst.control.deployment.running.options import BundleRequest
@@ -31,6 +32,10 @@ class Prepared:
     plan: Plan
     checkpoints: Mapping[str | None, Checkpoint]  # by name of the service
     bundle: Bundled | None = None  # signature verified, files not yet proven
+
+    def answered(self, cluster: Cluster) -> Prepared:
+        """The plan of the same cluster with what its images answered."""
+        return replace(self, cluster=cluster, plan=build(cluster, self.checkpoints))
 
     def replanned(self, service: Service, **settings: Any) -> Plan:
         """The plan with other settings of a service. InputError where it refuses them."""
@@ -72,6 +77,7 @@ def prepare(
         unknown = ports and any(host.cgroup_obstacle is None for host in cluster.nodes)
         if rates or unknown or lacks_facts(cluster):
             cluster = probe_hosts(cluster, extra_vars)
+    cluster = with_kept(cluster, images(cluster) if probe else seen(cluster))
     cluster = with_companions(cluster, probe=probe)
     checkpoints = read_models(cluster, bundled.checkpoints(cluster) if bundled else {}, probe=probe)
     plan = build(cluster, checkpoints)

@@ -100,19 +100,36 @@ _VARIABLES: Mapping[tuple[Scope, str], Callable[..., HostVars]] = {
 }
 
 
+# What comes before an image can be asked.
+_UNTIL_IMAGE = ("check.yml", "machine.yml", "image.yml")
+
+
+def until_image(phases: Sequence[Phase]) -> tuple[list[Phase], list[Phase]]:
+    """The phases, of `of_up` with `divided`, that bring the images of all services, and the others."""
+    first = [phase for phase in phases if phase.playbook in _UNTIL_IMAGE]
+    return first, [phase for phase in phases if phase not in first]
+
+
 def of_up(
-    cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts, service: Service | None = None
+    cluster: Cluster,
+    plan: Plan,
+    secrets: Secrets,
+    files: Artifacts,
+    service: Service | None = None,
+    *,
+    divided: bool = False,
 ) -> list[Phase]:
     """`deploy up` after the plan is made; with `service` it brings no other one.
 
-    What all services share follows the whole plan: the chat page, the proxy, monitoring.
+    What all services share follows the whole plan: the chat page, the proxy, monitoring. `divided`: each
+    playbook is a phase of its own.
     """
     services = [planned for planned in plan.services if service is None or planned.name == service.name]
     # A host of another service may be away.
     peers = cluster.limited_hosts if service else None
     stages = _stages(_Up(cluster, plan, secrets, files, services, peers))
     phases = [phase for phase in stages if phase.variables]
-    single_run = _is_single_run(cluster) and not plan.services[0].companions
+    single_run = _is_single_run(cluster) and not plan.services[0].companions and not divided
     return _joined("up.yml", phases) if single_run else phases
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,16 @@ from typing import Any
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.credentials.secrets import Secrets, credentials_file
 from headfirst.control.deployment import api_keys, lab_nodes
+from headfirst.control.deployment.answered import Answered, answered, refuse_changes
 from headfirst.control.deployment.bundled import Closed, proven
 from headfirst.control.deployment.certificate import Signed, keep_ca, keep_ca_key, with_certificate
+from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running import artifacts
 from headfirst.control.deployment.running.claim import ClaimedCluster, claimed, peek
 from headfirst.control.deployment.running.local_work import ask_for_root, run_jobs
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.phases import of_up
+from headfirst.control.deployment.running.phases import Phase, of_up, until_image
 from headfirst.control.deployment.running.playbooks import run_phases, run_stages
 from headfirst.control.deployment.running.recorded import keep_plan, recorded
 from headfirst.control.deployment.running.restarts import announced
@@ -26,14 +29,17 @@ from headfirst.control.deployment.running.role_vars import with_sources
 from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
 from headfirst.control.deployment.running.role_vars.outbound import outbound_vars
 from headfirst.control.deployment.running.role_vars.weights import hub_tokens
-from headfirst.control.deployment.running.stages import checked_tags, refuse_limit
+from headfirst.control.deployment.running.stages import checked_tags, refuse_limit, starts_ranks
+from headfirst.control.live.measured import measured
 from headfirst.control.machine import packages
 from headfirst.control.ownership.lease import Lease
 from headfirst.control.run.environment import require_all
 from headfirst.control.run.events import FindingsReported
 from headfirst.control.run.reporters.reporter import Reporter
-from headfirst.control.run.result import RunResult, StageTime
+from headfirst.control.run.result import RunResult, StageTime, joined
+from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.diagnose.measured import Measured
 from headfirst.decide.plan.host import devices
 from headfirst.decide.plan.sizing.alternatives import unfit_hint
 from headfirst.decide.plan.types import Plan
@@ -51,6 +57,7 @@ class UpOutcome:
     inventory: Path
     check: bool
     service: Service | None = None  # the only one that the run brought; None: all
+    measured: Mapping[str, Measured] = field(default_factory=dict)  # by service, of what its start measured
     ca: Path | None = None  # what people trust, where an authority of the cluster signs the certificate
 
 
@@ -67,7 +74,7 @@ def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> UpOu
     brought = _brought(prepared.plan, prepared.cluster.whole_service(options.service))
     with recorded(prepared.cluster, options, verb, reporter, brought) as shown:
         outcome = _up(prepared, options, shown, rotate=rotate)
-        keep_plan(shown, outcome.plan)
+        keep_plan(shown, outcome.plan, outcome.measured)
     return outcome
 
 
@@ -159,8 +166,7 @@ def _carry_out(
         _announce_restarts(prepared, secrets, options, reporter)
     cluster = prepared.cluster
     service = cluster.whole_service(options.service)
-    planned = _brought(prepared.plan, service)
-    refuse_unfit(planned)
+    refuse_unfit(_brought(prepared.plan, service))
     built, local = here or _prepare_here(cluster, options, reporter, builds=closed is None)
     files = (
         closed.bundle.artifacts(prepared.plan)
@@ -168,19 +174,72 @@ def _carry_out(
         else artifacts.collect(_built_for(cluster, service), built)
     )
     hidden = [*secrets.values(), *hub_tokens(prepared.plan)]  # run_phases adds those of the inventory
-    phases = of_up(cluster, prepared.plan, secrets, files, service)
-    result = run_phases(phases, options, cluster, reporter, secrets=hidden, sources=sources, lease=lease)
+    phases = partial(of_up, secrets=secrets, files=files, service=service)
+    run = partial(
+        run_phases, options=options, reporter=reporter, secrets=hidden, sources=sources, lease=lease
+    )
+    prepared, result, asked = _through_phases(prepared, service, options, reporter, phases, run)
+    local = [*local, *asked]
     seconds = time.monotonic() - start + sum(stage.seconds for stage in (here[1] if here else []))
     result = replace(result, stages=[*before, *local, *result.stages], seconds=seconds)
     return UpOutcome(
-        plan=planned,
+        plan=_brought(prepared.plan, service),
         result=result,
         service=service,
         credentials=credentials_file(cluster),
         ca=None if options.check else keep_ca(cluster, secrets),
         inventory=Path(options.inventories[0]),
         check=options.check,
+        measured={} if options.check else _measured(prepared.cluster, _brought(prepared.plan, service)),
     )
+
+
+def _measured(cluster: Cluster, plan: Plan) -> dict[str, Measured]:
+    """What the start of the first replica of each service measured, where its log has something of it."""
+    access = host_access(cluster)
+    told = {
+        service.name or service.served_model_name: measured(
+            access[node.host],
+            node.container.name,
+            engines.get(service.engine, service.engine_version),
+            sized.fit.figures,
+        )
+        for service in plan.services
+        for sized, node in [(service.sized(service.replicas[0]), service.replicas[0].nodes[0])]
+    }
+    return {name: figures for name, figures in told.items() if figures.sentence}
+
+
+def _through_phases(
+    prepared: Prepared,
+    service: Service | None,
+    options: RunOptions,
+    reporter: Reporter,
+    phases: Callable[..., list[Phase]],
+    run: Callable[..., RunResult],
+) -> tuple[Prepared, RunResult, list[StageTime]]:
+    """The stages, and the plan that was carried out: images are asked as soon as the heads have them."""
+    if options.check or not starts_ranks(options.tags):
+        return prepared, run(phases(prepared.cluster, prepared.plan), cluster=prepared.cluster), []
+    told = _answered(prepared, service, reporter)
+    cluster, plan = told.prepared.cluster, told.prepared.plan
+    if not told.missing or not {"image", "host"} & set(options.tags or ["image"]):
+        return told.prepared, run(phases(cluster, plan), cluster=cluster), told.stages
+    bringing, _ = until_image(phases(cluster, plan, divided=True))
+    brought = run(bringing, cluster=cluster)
+    again = _answered(told.prepared, service, reporter)
+    cluster, plan = again.prepared.cluster, again.prepared.plan
+    _, serving = until_image(phases(cluster, plan, divided=True))
+    result = joined([brought, run(serving, cluster=cluster)])
+    return again.prepared, result, [*told.stages, *again.stages]
+
+
+def _answered(prepared: Prepared, service: Service | None, reporter: Reporter) -> Answered:
+    """The plan with the answers of the images. InputError where it is another one than was announced."""
+    told = answered(prepared, reporter, service)
+    refuse_unfit(_brought(told.prepared.plan, service))
+    refuse_changes(prepared, told.prepared)
+    return told
 
 
 def _prepared(options: RunOptions) -> Prepared:
