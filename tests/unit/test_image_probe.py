@@ -10,7 +10,8 @@ import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.image_probe import container, kept
-from headfirst.control.image_probe.container import Answer, AskedCommand
+from headfirst.control.image_probe.container import Answer
+from headfirst.control.image_probe.kept import AskedCommand
 from headfirst.control.live.ssh_access import local
 from headfirst.control.live.ssh_access.ssh import ssh
 from headfirst.decide.cluster.login import HostAccess

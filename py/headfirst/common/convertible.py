@@ -118,6 +118,17 @@ def config_parts(config: dict[str, Any]) -> list[dict[str, Any]]:
     return parts
 
 
+def stripped_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Without the keys of the source's quantisation, and with a type: gpt-oss has none, and SGLang takes FP16
+    for none. The config itself is changed."""
+    parts = config_parts(config)
+    for part in parts:
+        part.pop("quantization_config", None)
+    if not any(key in part for part in parts for key in ("torch_dtype", "dtype")):
+        config["torch_dtype"] = "bfloat16"
+    return config
+
+
 def quantization_of(config: dict[str, Any]) -> Any:
     """quantization_config of a config.json, its own or that of its language model; None where it has none."""
     quantizations = (part.get("quantization_config") for part in config_parts(config))

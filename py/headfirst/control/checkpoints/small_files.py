@@ -10,11 +10,11 @@ from pathlib import Path
 
 import httpx
 
+from headfirst.common.checkpoint_files import is_checkpoint_file
+from headfirst.common.convertible import stripped_config
 from headfirst.common.errors import NotReadyError
 from headfirst.control.checkpoints.hub import hub_files
 from headfirst.control.checkpoints.hub_requests import Hub
-from headfirst.node.weights.convert.convert_others import stripped_config
-from headfirst.node.weights.fetch.source import is_checkpoint_file
 
 Files = Mapping[str, Mapping[str, bytes]]
 """Names and contents of models' small files, by the folder in which the ranks have them."""

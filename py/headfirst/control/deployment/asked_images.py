@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,33 +11,23 @@ from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.kept_answers import Images, image_of, named, with_answers, with_kept
 from headfirst.control.deployment.model_files import model_files
 from headfirst.control.deployment.running.local_work import JobAdvance, run_jobs
 from headfirst.control.image_probe import container, kept
-from headfirst.control.image_probe.container import AskedCommand
+from headfirst.control.image_probe.kept import AskedCommand
 from headfirst.control.live.ssh_access.ssh import ssh
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import StageTime
-from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
 from headfirst.decide.containers.spec import gpu_options
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.answers import Answers
-from headfirst.decide.plan.launching import engine_image
 from headfirst.decide.plan.types import Node, Plan, PlannedService
 
 STAGE, TITLE = "probe", "Ask the engine in its image"
 _NOTHING = {"answers": False, "commands": [], "files": {}}
-
-
-Images = Mapping[str | None, str]
-"""The IDs of the services' images on the hosts of their first heads, by the name of the service."""
-
-
-def seen(cluster: Cluster) -> Images:
-    """The images that had the services' names on the hosts that were asked last."""
-    return {service.name: kept.seen(_image(service)) for service in cluster.services}
 
 
 def images(cluster: Cluster, only: Service | None = None) -> Images:
@@ -53,25 +42,13 @@ def images(cluster: Cluster, only: Service | None = None) -> Images:
         head = access[service.hosts[0].name]
         try:
             with ssh(head) as connection:
-                id = container.image_id(head, connection, _image(service))
+                id = container.image_id(head, connection, image_of(service))
         except NotReadyError:  # the run itself reports it
             continue
         found[service.name] = id
         if id:
-            kept.see(_image(service), id)
+            kept.see(image_of(service), id)
     return found
-
-
-def with_kept(cluster: Cluster, present: Images) -> Cluster:
-    """The cluster with what these images answered before."""
-    return _with(
-        cluster,
-        {
-            name: told
-            for name, id in present.items()
-            if id and (told := kept.answers_of(_named(cluster, name).settings.engine, id))
-        },
-    )
 
 
 def with_asked(cluster: Cluster, present: Images, reporter: Reporter) -> tuple[Cluster, list[StageTime]]:
@@ -94,19 +71,19 @@ def with_asked(cluster: Cluster, present: Images, reporter: Reporter) -> tuple[C
                 STAGE,
                 "image-answer",
                 service.hosts[0].name,
-                f"{_image(service)} did not answer: {error.what}. The plan uses the engine's snapshot.",
+                f"{image_of(service)} did not answer: {error.what}. The plan uses the engine's snapshot.",
             )
     answered = {
         service.name: answers
         for service in cluster.services
         if isinstance(answers := told.get(str(service)), Answers)
     }
-    return _with(cluster, answered), [time]
+    return with_answers(cluster, answered), [time]
 
 
 def missing(cluster: Cluster, present: Images) -> list[str]:
     """The images that the hosts of the first heads lack."""
-    return [_image(_named(cluster, name)) for name, id in present.items() if not id]
+    return [image_of(named(cluster, name)) for name, id in present.items() if not id]
 
 
 def refuse_commands(cluster: Cluster, plan: Plan, present: Images, reporter: Reporter) -> list[StageTime]:
@@ -116,7 +93,7 @@ def refuse_commands(cluster: Cluster, plan: Plan, present: Images, reporter: Rep
     """
     jobs = {}
     for planned in plan.services:
-        service = _named(cluster, planned.name)
+        service = named(cluster, planned.name)
         if present.get(service.name):
             questions = _questions(cluster, planned)
             jobs[str(service)] = partial(_judge, cluster, service, present[service.name], questions)
@@ -124,7 +101,7 @@ def refuse_commands(cluster: Cluster, plan: Plan, present: Images, reporter: Rep
         return []
     judged, time = run_jobs(reporter, STAGE, "The engine reads its commands", jobs)
     for planned in plan.services:
-        service = _named(cluster, planned.name)
+        service = named(cluster, planned.name)
         for rank, asked in judged.get(str(service), {}).items():
             if asked.problem:
                 raise InputError(
@@ -137,26 +114,9 @@ def refuse_commands(cluster: Cluster, plan: Plan, present: Images, reporter: Rep
                     STAGE,
                     "command-not-read",
                     service.hosts[0].name,
-                    f"the command of {rank} was not read by {_image(service)}: {asked.why}",
+                    f"the command of {rank} was not read by {image_of(service)}: {asked.why}",
                 )
     return [time]
-
-
-def _with(cluster: Cluster, answers: Mapping[str | None, Answers]) -> Cluster:
-    services = (
-        replace(service, answers=answers.get(service.name, service.answers)) for service in cluster.services
-    )
-    return replace(cluster, services=tuple(services))
-
-
-def _named(cluster: Cluster, name: str | None) -> Service:
-    return next(service for service in cluster.services if service.name == name)
-
-
-def _image(service: Service) -> str:
-    settings = service.settings
-    engine, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
-    return engine_image(service, engine)
 
 
 def _ask(cluster: Cluster, service: Service, id: str, advance: JobAdvance) -> Answers | HeadfirstError:
@@ -173,7 +133,7 @@ def _ask(cluster: Cluster, service: Service, id: str, advance: JobAdvance) -> An
                 _NOTHING | {"answers": True},
             )
         return kept.keep_answers(
-            service.settings.engine, id, answer.document, where=f"{head.host}: {_image(service)}"
+            service.settings.engine, id, answer.document, where=f"{head.host}: {image_of(service)}"
         )
     except (NotReadyError, UntrustedError) as error:
         return error

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from headfirst.control.checkpoints import user_catalogue
 from headfirst.control.deployment import api_keys
-from headfirst.control.deployment.asked_images import images, seen, with_kept
 from headfirst.control.deployment.checkpoints import read_models, with_companions
+from headfirst.control.deployment.kept_answers import Images, seen, with_kept
 from headfirst.control.deployment.lab_nodes import with_lab_facts
 from headfirst.control.deployment.running.options import BundleRequest
 from headfirst.control.inventory.inventory import load
@@ -77,7 +77,7 @@ def prepare(
         unknown = ports and any(host.cgroup_obstacle is None for host in cluster.nodes)
         if rates or unknown or lacks_facts(cluster):
             cluster = probe_hosts(cluster, extra_vars)
-    cluster = with_kept(cluster, images(cluster) if probe else seen(cluster))
+    cluster = with_kept(cluster, _images(cluster) if probe else seen(cluster))
     cluster = with_companions(cluster, probe=probe)
     checkpoints = read_models(cluster, bundled.checkpoints(cluster) if bundled else {}, probe=probe)
     plan = build(cluster, checkpoints)
@@ -105,6 +105,13 @@ def _inventory(
     for name, arguments in engine_args.items():
         cluster = _with(cluster, cluster.service(name), engine_args=list(arguments))
     return cluster
+
+
+def _images(cluster: Cluster) -> Images:
+    """The images on the hosts; over SSH, which a plan without hosts does not need."""
+    from headfirst.control.deployment.asked_images import images
+
+    return images(cluster)
 
 
 def _with(cluster: Cluster, service: Service, **settings: Any) -> Cluster:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
+from headfirst.control.image_probe.kept import AskedCommand
 from headfirst.control.live.ssh_access.privileged import privileged
 from headfirst.control.live.ssh_access.ssh import HostConnection, run, run_privileged
 from headfirst.decide.cluster.login import HostAccess
@@ -20,13 +21,6 @@ _MOST_BYTES = 8 << 20
 # Each part and each command has 120 s in the program; importing an engine from a slow disk takes a minute.
 _PART_S = 150.0
 NAME = "headfirst-probe-"
-
-
-class AskedCommand(NamedTuple):
-    """Why the engine refuses a command, or why it was not asked; both "": it accepts the command."""
-
-    problem: str = ""
-    why: str = ""
 
 
 class Answer(NamedTuple):

@@ -6,14 +6,20 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from headfirst.common.errors import HeadfirstError
 from headfirst.common.state_files import replace_file
-from headfirst.control.image_probe.container import AskedCommand
 from headfirst.control.paths import cache_dir
 from headfirst.decide.engines import answers, probing
 from headfirst.decide.engines.answers import Answers
+
+
+class AskedCommand(NamedTuple):
+    """Why the engine refuses a command, or why it was not asked; both "": it accepts the command."""
+
+    problem: str = ""
+    why: str = ""
 
 
 def digest(value: Any) -> str:

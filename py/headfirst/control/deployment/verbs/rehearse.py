@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 
 from headfirst.common import container_names as names
+from headfirst.common.checkpoint_files import MANIFEST
 from headfirst.common.errors import StoppedError
 from headfirst.control.checkpoints import small_files
 from headfirst.control.checkpoints.small_files import Files
@@ -33,7 +34,6 @@ from headfirst.decide.plan.types import PlannedReplica, PlannedService
 
 STAGE = "rehearsal"
 _TITLE = "Start the ranks with dummy weights"
-_MANIFEST = "headfirst-manifest.json"  # written last into a folder of weights
 
 
 def run(options: RunOptions, reporter: Reporter) -> Rehearsed:
@@ -115,7 +115,7 @@ def _rehearsing(
         access=host_access(cluster),
         subject=subject(engine_of(service), readiness_of(service), names.REHEARSAL, key),
         folders=planned.model_folders,
-        complete=[small_files.CONFIG if in_place else _MANIFEST],
+        complete=[small_files.CONFIG if in_place else MANIFEST],
         small_files=_Reader(cluster, planned),
         texts={names.engine_config(container): json.dumps(config)},
         secrets=[*keys.values(), *hidden(cluster, known_credentials(cluster))],

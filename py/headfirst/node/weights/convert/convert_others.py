@@ -7,9 +7,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from headfirst.common.convertible import config_parts
+from headfirst.common.checkpoint_files import is_checkpoint_file
+from headfirst.common.convertible import stripped_config
 from headfirst.common.safetensors_file import read_shard
-from headfirst.node.weights.fetch.source import is_checkpoint_file
 from headfirst.node.weights.files import contained, list_files, open_contained, write_whole
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import CONFIG, INDEX, read_json
@@ -45,17 +45,6 @@ def _same(copy: Path, content: bytes | None, original: Path) -> bool:
 
 def _is_shard(name: str) -> bool:
     return "/" not in name and name.endswith(".safetensors")
-
-
-def stripped_config(config: dict[str, Any]) -> dict[str, Any]:
-    """Without the keys of the source's quantisation, and with a type: gpt-oss has none, and SGLang takes FP16
-    for none. The config itself is changed."""
-    parts = config_parts(config)
-    for part in parts:
-        part.pop("quantization_config", None)
-    if not any(key in part for part in parts for key in ("torch_dtype", "dtype")):
-        config["torch_dtype"] = "bfloat16"
-    return config
 
 
 def _index(target: Path, shards: Collection[str]) -> bytes:

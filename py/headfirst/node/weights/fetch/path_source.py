@@ -8,9 +8,10 @@ import os
 from pathlib import Path
 from typing import IO
 
+from headfirst.common.checkpoint_files import is_checkpoint_file
 from headfirst.common.errors import NotReadyError
 from headfirst.node.weights.fetch.partial_file import PartialFile
-from headfirst.node.weights.fetch.source import Listing, RemoteFile, checked_listing, is_checkpoint_file
+from headfirst.node.weights.fetch.source import Listing, RemoteFile, checked_listing
 from headfirst.node.weights.files import CHUNK, contained, list_files, open_contained, publish
 from headfirst.node.weights.proof.checkpoint_check import check_checkpoint
 

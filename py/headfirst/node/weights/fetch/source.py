@@ -6,10 +6,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Protocol
 
+from headfirst.common.checkpoint_files import is_checkpoint_file
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import (
     file_listing,
@@ -21,13 +21,6 @@ from headfirst.common.untrusted import (
     without_password,
 )
 from headfirst.node.weights.fetch.partial_file import PartialFile
-from headfirst.node.weights.proof.manifest import MANIFEST
-
-# Hidden files, and other formats of the same weights: these double the bytes and no engine here reads them.
-_IGNORED = (
-    ".*", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.gguf", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.tflite",
-    "consolidated*.safetensors", "original", MANIFEST,
-)  # fmt: skip
 
 # Answers to a request that may be right the next time: timeout, range beyond the end, too early, too many.
 _LATER = (408, 416, 425, 429)
@@ -100,11 +93,6 @@ class SourceBusyError(NotReadyError):
     def __init__(self, what: str, *, where: str, hint: str, retry_after: float | None = None) -> None:
         super().__init__(what, where=where, hint=hint)
         self.retry_after = retry_after
-
-
-def is_checkpoint_file(name: str) -> bool:
-    """Whether a file of the source is part of the checkpoint as we keep it."""
-    return not any(fnmatch(part, pattern) for pattern in _IGNORED for part in name.split("/"))
 
 
 def client_failed(error: Exception, where: str) -> HeadfirstError:

@@ -15,6 +15,7 @@ from os import cpu_count
 from pathlib import Path
 from typing import Any
 
+from headfirst.common.checkpoint_files import MANIFEST as MANIFEST
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import (
     UntrustedError,
@@ -31,7 +32,6 @@ from headfirst.node.weights.progress import WeightsProgress
 from headfirst.node.weights.proof.hash_cache import FileRecord, HashCache
 from headfirst.node.weights.proof.hashing import fingerprint
 
-MANIFEST = "headfirst-manifest.json"
 LAYERS, WHOLE = "layers", "whole"
 """In the origin of a copy with some of the layers only: which, as in 0-30, and the whole copy's digest."""
 HASH_THREADS = min(8, cpu_count() or 1)
