@@ -27,7 +27,7 @@ def answered(prepared: Prepared, reporter: Reporter, only: Service | None = None
     Each difference is a warning. InputError where an engine refuses a command.
     """
     present = images(prepared.cluster, only)
-    cluster, asked = with_asked(prepared.cluster, present, reporter)
+    cluster, asked = with_asked(prepared.cluster, prepared.plan, present, reporter)
     again = prepared.answered(cluster)
     for change in changes(prepared.plan, again.plan):
         reporter.warn(STAGE, "plan-changed", change.service, f"With the answers of the image: {change.text}")

@@ -15,10 +15,12 @@ from headfirst.control.deployment.kept_answers import Images, image_of, named, w
 from headfirst.control.deployment.model_files import model_files
 from headfirst.control.deployment.running.local_work import JobAdvance, run_jobs
 from headfirst.control.image_probe import container, kept
+from headfirst.control.image_probe.container import Answer
 from headfirst.control.image_probe.kept import AskedCommand
 from headfirst.control.live.ssh_access.ssh import ssh
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import StageTime
+from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
 from headfirst.decide.containers.spec import gpu_options
@@ -26,8 +28,9 @@ from headfirst.decide.engines import arguments
 from headfirst.decide.engines.answers import Answers
 from headfirst.decide.plan.types import Node, Plan, PlannedService
 
-STAGE, TITLE = "probe", "Ask the engine in its image"
-_NOTHING = {"answers": False, "commands": [], "files": {}}
+STAGE, TITLE, READING = "probe", "Ask the engine in its image", "The engine reads its commands"
+Questions = Mapping[str, Mapping[str, Any]]
+"""By the name of a rank, the command that it runs, and the files that the command reads, by path."""
 
 
 def images(cluster: Cluster, only: Service | None = None) -> Images:
@@ -51,33 +54,34 @@ def images(cluster: Cluster, only: Service | None = None) -> Images:
     return found
 
 
-def with_asked(cluster: Cluster, present: Images, reporter: Reporter) -> tuple[Cluster, list[StageTime]]:
+def with_asked(
+    cluster: Cluster, plan: Plan, present: Images, reporter: Reporter
+) -> tuple[Cluster, list[StageTime]]:
     """The cluster with what these images answer; those that were not asked before are asked now.
 
-    An image that does not answer gets a warning, and its service the engine's snapshot.
+    The engines read the commands of the plan on the way. An image that does not answer gets a warning, and
+    its service the engine's snapshot.
     """
     cluster = with_kept(cluster, present)
-    jobs = {
-        str(service): partial(_ask, cluster, service, present[service.name])
+    asking = {
+        str(service): service
         for service in cluster.services
         if service.answers is None and present.get(service.name)
     }
-    if not jobs:
+    if not asking:
         return cluster, []
-    told, time = run_jobs(reporter, STAGE, TITLE, jobs)
-    for service in cluster.services:
-        if isinstance(error := told.get(str(service)), HeadfirstError):
-            reporter.warn(
-                STAGE,
-                "image-answer",
-                service.hosts[0].name,
-                f"{image_of(service)} did not answer: {error.what}. The plan uses the engine's snapshot.",
-            )
-    answered = {
-        service.name: answers
-        for service in cluster.services
-        if isinstance(answers := told.get(str(service)), Answers)
+    jobs = {
+        title: partial(
+            _ask, cluster, service, present[service.name], _questions(cluster, plan, service, None)
+        )
+        for title, service in asking.items()
     }
+    told, time = run_jobs(reporter, STAGE, TITLE, jobs)
+    for title, service in asking.items():
+        if isinstance(error := told[title], HeadfirstError):
+            what = f"{image_of(service)} did not answer: {error.what}. The plan uses the engine's snapshot."
+            reporter.warn(STAGE, "image-answer", service.hosts[0].name, what)
+    answered = {asking[title].name: each for title, each in told.items() if isinstance(each, Answers)}
     return with_answers(cluster, answered), [time]
 
 
@@ -91,81 +95,72 @@ def refuse_commands(cluster: Cluster, plan: Plan, present: Images, reporter: Rep
 
     A command that it cannot judge on this host gets a warning.
     """
-    jobs = {}
-    for planned in plan.services:
-        service = named(cluster, planned.name)
-        if present.get(service.name):
-            questions = _questions(cluster, planned)
-            jobs[str(service)] = partial(_judge, cluster, service, present[service.name], questions)
-    if not jobs:
-        return []
-    judged, time = run_jobs(reporter, STAGE, "The engine reads its commands", jobs)
-    for planned in plan.services:
-        service = named(cluster, planned.name)
-        for rank, asked in judged.get(str(service), {}).items():
+    judged: dict[str, dict[str, AskedCommand]] = {}
+    unread = {}
+    services = {str(service): service for service in cluster.services if present.get(service.name)}
+    for title, service in services.items():
+        id, questions = present[service.name], _questions(cluster, plan, service, reporter)
+        judged[title], rest = {}, {}
+        for rank, question in questions.items():
+            if (asked := kept.command(service.settings.engine, id, question)) is None:
+                rest[rank] = question
+            else:
+                judged[title][rank] = asked
+        if rest:
+            unread[title] = partial(_judge, cluster, service, id, rest)
+    read, times = run_jobs(reporter, STAGE, READING, unread) if unread else ({}, None)
+    for title, service in services.items():
+        settings = service.settings
+        engine = engines.get(settings.engine, settings.engine_version, answers=service.answers)
+        for rank, asked in (judged[title] | read.get(title, {})).items():
             if asked.problem:
                 raise InputError(
-                    f"{planned.engine} {planned.engine_version} refuses {rank}: {asked.problem}",
+                    f"{engine.title} {engine.version} refuses {rank}: {asked.problem}",
                     where=_place(service, asked.problem),
                     hint=f"Correct the inventory: `deploy plan {cluster.inventories[0]} --image` asks again.",
                 )
             if asked.why:
-                reporter.warn(
-                    STAGE,
-                    "command-not-read",
-                    service.hosts[0].name,
-                    f"the command of {rank} was not read by {image_of(service)}: {asked.why}",
-                )
-    return [time]
+                what = f"the command of {rank} was not read by {image_of(service)}: {asked.why}"
+                reporter.warn(STAGE, "command-not-read", service.hosts[0].name, what)
+    return [times] if times else []
 
 
-def _ask(cluster: Cluster, service: Service, id: str, advance: JobAdvance) -> Answers | HeadfirstError:
-    """What the image answers, which is kept; or why it does not."""
-    head = host_access(cluster)[service.hosts[0].name]
+def _ask(
+    cluster: Cluster, service: Service, id: str, questions: Questions, advance: JobAdvance
+) -> Answers | HeadfirstError:
+    """What the image answers, which is kept, as is what it makes of the commands; or why it does not."""
     try:
-        with ssh(head) as connection:
-            answer = container.ask(
-                head,
-                connection,
-                service.settings.engine,
-                id,
-                _gpus(cluster, service),
-                _NOTHING | {"answers": True},
-            )
-        return kept.keep_answers(
-            service.settings.engine, id, answer.document, where=f"{head.host}: {image_of(service)}"
-        )
+        answer = _answer(cluster, service, id, questions, answers=True)
+        where = f"{service.hosts[0].name}: {image_of(service)}"
+        return kept.keep_answers(service.settings.engine, id, answer.document, where=where)
     except (NotReadyError, UntrustedError) as error:
         return error
 
 
 def _judge(
-    cluster: Cluster,
-    service: Service,
-    id: str,
-    questions: Mapping[str, Mapping[str, Any]],
-    advance: JobAdvance,
+    cluster: Cluster, service: Service, id: str, questions: Questions, advance: JobAdvance
 ) -> dict[str, AskedCommand]:
     """What the engine makes of each command, by the rank's name."""
-    name = service.settings.engine
-    known = {rank: asked for rank, each in questions.items() if (asked := kept.command(name, id, each))}
-    unread = [rank for rank in questions if rank not in known]
-    if not unread:
-        return known
-    head = host_access(cluster)[service.hosts[0].name]
-    question = _NOTHING | {
-        "commands": [questions[rank]["command"] for rank in unread],
-        "files": {path: text for rank in unread for path, text in questions[rank]["files"].items()},
-    }
     try:
-        with ssh(head) as connection:
-            answer = container.ask(head, connection, name, id, _gpus(cluster, service), question)
+        read = _answer(cluster, service, id, questions, answers=False).commands
+        return dict(zip(questions, read, strict=True))
     except (NotReadyError, UntrustedError) as error:
-        return known | dict.fromkeys(unread, AskedCommand(why=error.what))
-    for rank, asked in zip(unread, answer.commands, strict=True):
-        kept.keep_command(name, id, questions[rank], asked)
-        known[rank] = asked
-    return known
+        return dict.fromkeys(questions, AskedCommand(why=error.what))
+
+
+def _answer(cluster: Cluster, service: Service, id: str, questions: Questions, *, answers: bool) -> Answer:
+    """What a container of the image answers; what it makes of commands is kept."""
+    head, engine = host_access(cluster)[service.hosts[0].name], service.settings.engine
+    request = {
+        "answers": answers,
+        "commands": [question["command"] for question in questions.values()],
+        "files": {path: text for each in questions.values() for path, text in each["files"].items()},
+    }
+    with ssh(head) as connection:
+        answer = container.ask(head, connection, engine, id, _gpus(cluster, service), request)
+    for question, asked in zip(questions.values(), answer.commands, strict=True):
+        kept.keep_command(engine, id, question, asked)
+    return answer
 
 
 def _gpus(cluster: Cluster, service: Service) -> dict[str, Any]:
@@ -174,21 +169,30 @@ def _gpus(cluster: Cluster, service: Service) -> dict[str, Any]:
     return gpu_options(cluster.settings.container_runtime, service.replicas[0].places[0].devices)
 
 
-def _questions(cluster: Cluster, planned: PlannedService) -> dict[str, dict[str, Any]]:
-    """The command and the files of each kind of rank, by its name: the head's, and the first worker's."""
-    files = _texts(cluster, planned)
-    settings = {
+def _questions(cluster: Cluster, plan: Plan, service: Service, reporter: Reporter | None) -> Questions:
+    """The command and the files of each kind of rank, by its name: the head's, and the first worker's.
+
+    None where the model's files cannot be read here, which `reporter` shows.
+    """
+    planned = next(each for each in plan.services if each.name == service.name)
+    try:
+        files = _texts(cluster, planned)
+    except HeadfirstError as error:
+        if reporter:
+            what = f"the engine did not read the commands of {service}: {error.what}"
+            reporter.warn(STAGE, "command-not-read", service.hosts[0].name, what, fix=error.hint or "")
+        return {}
+    keys = {
         name: blanks.joined(text, plain=str, blank=lambda _: "probe")
         for name, text in planned.config_file.items()
     }
+    settings = "".join(f"{name}: {value}\n" for name, value in keys.items())
     questions = {}
     for title, node in _kinds(planned):
-        config = names.engine_config(node.container.name)
-        text = "".join(f"{name}: {value}\n" for name, value in settings.items())
-        words = [*([node.container.entrypoint] if node.container.entrypoint else []), *node.container.command]
+        words = [*filter(None, [node.container.entrypoint]), *node.container.command]
         questions[title] = {
             "command": {"argv": words, "env": node.container.environment},
-            "files": files | {config: text},
+            "files": {**files, names.engine_config(node.container.name): settings},
         }
     return questions
 

@@ -52,8 +52,9 @@ class Measured(Tolerant):
     @property
     def sentence(self) -> str:
         """The figures, then the phases; "" where the log has none."""
-        phases = ", ".join(f"{doing} {seconds:.0f} s" for doing, seconds in self.seconds.items())
-        parts = ["; ".join(map(str, self.figures)), f"Start: {phases}" if phases else ""]
+        phases = ", ".join(f"{doing} {took:.0f} s" for doing, took in self.seconds.items() if took >= 1)
+        start = f"Start {sum(self.seconds.values()):.0f} s: {phases}" if phases else ""
+        parts = ["; ".join(map(str, self.figures)), start]
         return ". ".join(part for part in parts if part)
 
 

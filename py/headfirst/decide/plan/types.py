@@ -66,7 +66,9 @@ class Fit(Frozen):
 
     @property
     def figures(self) -> dict[str, float]:
-        """What a start measures too, by the names of decide/diagnose/measured.py."""
+        """What a start measures too, by the names of decide/diagnose/measured.py; none for CPUs."""
+        if self.gpu_memory_bytes is None:
+            return {}
         graphs = sum(size for term, size in self.terms.items() if "graphs" in term)
         sizes = {"weights_gib": self.weight_bytes_per_rank / 2**30, "graphs_gib": graphs / 2**30}
         return {**sizes, "kv_tokens": self.kv_tokens or 0}
