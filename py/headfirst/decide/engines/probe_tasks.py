@@ -161,7 +161,15 @@ def _checked(
     try:
         check(words)
     except (Exception, SystemExit) as error:  # whatever the engine raises
-        return judged(error, lacks_gpu())
+        told = judged(error, lacks_gpu())
+        if "config file" in (told["problem"] or "") and not any(
+            word.startswith("--quantization") for word in words
+        ):
+            return {
+                "problem": None,
+                "why": told["problem"],
+            }  # the checkpoint's own method: its file was not brought
+        return told
     return {"problem": None}
 
 

@@ -98,11 +98,15 @@ def _constant(file: str, name: str) -> Any:
 
 def check(words: list[str]) -> None:
     """Reads a command as at a start, up to the configuration of its back end and of the model."""
-    arguments, server = read(words)
-    config = server["backend_config"]
+    configure(*read(words))
+
+
+def configure(arguments: Any, server: Mapping[str, Any]) -> None:
+    """Makes the configurations that LMDeploy makes before it uses a GPU."""
     from lmdeploy.archs import get_task
     from lmdeploy.serve.parsers import validate_parser_names
 
+    config = server["backend_config"]
     validate_parser_names(arguments.reasoning_parser, arguments.tool_call_parser)
     get_task(server["backend"], arguments.model_path, arguments.trust_remote_code, config)
     (_configure_pytorch if server["backend"] == "pytorch" else _configure_turbomind)(arguments, config)

@@ -57,17 +57,24 @@ def options() -> list[dict[str, Any]]:
     return [probe_tasks.option(action, TYPES) for action in parser._actions if action.option_strings]
 
 
-def check(words: list[str]) -> None:
-    """Reads a command as at a start, up to the classes of the model and its adapters."""
-    from sglang.srt.configs.load_config import LoadConfig
-    from sglang.srt.configs.model_config import ModelConfig
-    from sglang.srt.model_loader.loader import _get_quantization_config
+def read(words: list[str]) -> Any:
+    """The arguments of a command, after all of SGLang's own defaults and checks."""
     from sglang.srt.server_args import prepare_server_args
 
     arguments = prepare_server_args(words)
     if hasattr(arguments, "resolve_once"):  # 0.5.21 resolves what it reads
         arguments.resolve_once()
     arguments.check_server_args()
+    return arguments
+
+
+def check(words: list[str]) -> None:
+    """Reads a command as at a start, up to the classes of the model and its adapters."""
+    arguments = read(words)
+    from sglang.srt.configs.load_config import LoadConfig
+    from sglang.srt.configs.model_config import ModelConfig
+    from sglang.srt.model_loader.loader import _get_quantization_config
+
     config = ModelConfig.from_server_args(arguments)
     quantization = _get_quantization_config(config, LoadConfig())  # it takes the model's class first
     _divide(arguments, config, quantization)
@@ -81,10 +88,9 @@ def _divide(arguments: Any, config: Any, quantization: Any) -> None:
     """
     try:
         _make(arguments, config, quantization)
-    except (AssertionError, ValueError) as error:
+    except Exception as error:  # whatever a class does with stand-ins
         if "divisible" in str(error) or " % " in probe_tasks.assertion(error):
             raise
-    except Exception as error:  # whatever a class does with stand-ins
         print("the model was not made:", probe_tasks.last_line(error))
 
 
@@ -128,6 +134,7 @@ def _take_adapters(arguments: Any) -> None:
     from sglang.srt.lora.lora_manager import LoRAManager
 
     manager: Any = SimpleNamespace(attn_dp_enabled=False, lora_refs={}, memory_pool=None)
+    manager.enable_dp_attention = False  # of 0.5.21
     manager.num_pinned_loras, manager.max_loras_per_batch = 0, resolved.max_loras_per_batch
     for adapter in resolved.lora_paths:
         LoRAManager.validate_new_adapter(manager, LoRAConfig(adapter.lora_path), adapter)

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -50,6 +50,7 @@ def _for_any_machine() -> None:
         os.environ["VLLM_TARGET_DEVICE"] = "cpu"
 
 
+@cache
 def make_parser() -> tuple[argparse.ArgumentParser, argparse.ArgumentParser]:
     """The parser of `vllm`, and that of `vllm serve` in it."""
     parser = import_module("vllm.utils.argparse_utils").FlexibleArgumentParser(prog="vllm")
@@ -126,8 +127,8 @@ def value(action: argparse.Action) -> dict[str, Any]:
     return option
 
 
-def check(words: list[str]) -> None:
-    """Reads a command as at a start, up to vLLM's whole configuration, and its adapters."""
+def read(words: list[str]) -> tuple[Any, Any]:
+    """The arguments of a command and vLLM's whole configuration, after all checks of them."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
 
@@ -143,7 +144,12 @@ def check(words: list[str]) -> None:
     config = AsyncEngineArgs.from_cli_args(arguments).create_engine_config(
         UsageContext.OPENAI_API_SERVER, headless=arguments.headless
     )
-    _take_adapters(arguments, config)
+    return arguments, config
+
+
+def check(words: list[str]) -> None:
+    """Reads a command as at a start, with its adapters."""
+    _take_adapters(*read(words))
 
 
 def _take_adapters(arguments: Any, config: Any) -> None:

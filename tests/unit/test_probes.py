@@ -1,19 +1,21 @@
-"""The tools that read an engine: SGLang's tables from source made for the test, and options of any parser."""
+"""The probes of engines: SGLang's tables from source made for the test, options of any parser, and what an
+error means."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-import engine_options
-import pytest
-import sglang_attention
-from headfirst.decide import engines
+from headfirst.decide.engines import probe_tasks, probing
+from together import together
 
-TOOL = Path(__file__).resolve().parents[2] / "tools" / "sglang_support.py"
 FILES = {
     "_version.py": "__version__ = version = '9.9.9'\n",
     "srt/configs/model_config.py": (
@@ -61,14 +63,49 @@ FILES = {
 }
 
 
-def test_the_table_is_read_from_the_source(tmp_path: Path) -> None:
-    for name, text in FILES.items():
-        path = tmp_path / "sglang" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    subprocess.run([sys.executable, TOOL, tmp_path / "sglang", tmp_path], check=True)
-    table = json.loads((tmp_path / "support-9.9.9.json").read_text())
-    del table["source"]
+def loaded(name: str) -> ModuleType:
+    """A module of SGLang's probe."""
+    sys.modules.setdefault("probe_tasks", probe_tasks)
+    module = ModuleType(name)
+    exec(probing.program("sglang")[1][name], module.__dict__)
+    return module
+
+
+def asked(site: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """What the loader prints in an image that has the packages in `site`."""
+    loader, modules = probing.program("sglang")
+    done = subprocess.run(
+        [sys.executable, "-c", loader],
+        input=json.dumps({"modules": modules, "request": request}),
+        env=os.environ | {"PYTHONPATH": str(site)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def source(site: Path, *without: str) -> None:
+    for name, text in {**FILES, "__init__.py": ""}.items():
+        if name not in without:
+            path = site / "sglang" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+
+def test_the_tables_are_read_from_the_source(tmp_path: Path) -> None:
+    source(tmp_path)
+    answer = asked(tmp_path, {"answers": True})
+    document = answer["answers"]
+    assert answer["commands"] == []
+    assert (document["engine"], document["version"]) == ("sglang", "9.9.9")
+    # Nothing of it can be imported here.
+    assert (
+        document["unanswered"].pop("options").startswith("ModuleNotFoundError: No module named 'sglang.srt")
+    )
+    assert document["unanswered"].keys() == {"cuda", "nccl"}
+    table = document["support"]
     assert table == {
         "quantizations": {
             "cuda": {"min_capability": 80, "checkpoint_only": True},
@@ -89,6 +126,26 @@ def test_the_table_is_read_from_the_source(tmp_path: Path) -> None:
             "WModel": ["no class", "multimodal", "window_pool", "images_with_prefill_graphs"],
         },
     }
+
+
+def test_a_table_that_a_version_lacks_takes_no_other_with_it(tmp_path: Path) -> None:
+    source(tmp_path, "srt/arg_groups/overrides.py")
+    document = asked(tmp_path, {"answers": True})["answers"]
+    assert "spanning_exchanges" not in document["support"]
+    assert document["support"]["architectures"]["BForCausalLM"] == ["dflash", "undivided_attention"]
+    missing = {"support.spanning_exchanges", "support.tracked_states"}
+    assert {part for part in document["unanswered"] if part.startswith("support")} == missing
+    assert asked(tmp_path / "empty", {"answers": True})["answers"]["unanswered"]["version"] == (
+        "ModuleNotFoundError: this image's python3 has no package sglang"
+    )
+
+
+def test_files_are_written_and_other_commands_are_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "model" / "config.json"
+    commands = [{"argv": ["bash", "-c", "ray start"]}]
+    answer = asked(tmp_path, {"commands": commands, "files": {str(file): "{}"}})
+    assert answer == {"commands": [{"read": False, "why": "it has no -m sglang.launch_server"}]}
+    assert file.read_text() == "{}"
 
 
 # Architectures by how they divide their attention. PartModel gives its base other layers.
@@ -128,7 +185,7 @@ EntryClass = [WholeForCausalLM, PartForCausalLM, MixerForCausalLM, MixerOfGroupF
 def test_the_nearest_attention_layers_decide_whether_it_is_divided(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(CLASSES)
     (tmp_path / "other.py").write_text("class Base:\n    def __init__(self): RadixAttention(tp_size)\n")
-    names = sglang_attention.ModelModules(tmp_path).undivided()
+    names = loaded("probe_attention").ModelModules(tmp_path).undivided()
     models = {"BothForCausalLM", "MixerForCausalLM", "OtherForCausalLM", "WholeForCausalLM"}
     assert names == models | {"ImagesForConditionalGeneration"}
 
@@ -142,7 +199,7 @@ def test_an_option_is_described_as_the_check_reads_it() -> None:
     parser.add_argument("--graphs", action=argparse.BooleanOptionalAction)
     parser.add_argument("--config", type=json.loads)
     types = {"int": "int", "loads": "json"}
-    assert [engine_options.describe(action, types, {"parser": ["b", "a"]}) for action in parser._actions] == [
+    assert [probe_tasks.option(action, types, {"parser": ["b", "a"]}) for action in parser._actions] == [
         {"flags": ["--model", "-m"], "dest": "model", "type": "str"},
         {"flags": ["--sizes"], "dest": "sizes", "type": "int", "nargs": "+", "choices": [16, 8]},
         {"flags": ["--parser"], "dest": "parser", "type": "str", "choices": ["a", "b"]},
@@ -152,14 +209,94 @@ def test_an_option_is_described_as_the_check_reads_it() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "version"), [(name, version) for name in engines.names() for version in engines.versions(name)]
-)
-def test_the_files_of_options_are_as_the_tools_write_them(name: str, version: str, tmp_path: Path) -> None:
-    committed = Path(engines.__path__[0], name, f"arguments-{version}.json")
-    document = json.loads(committed.read_text(encoding="utf-8"))
-    engine_options.write(tmp_path, version, document["source"], document["options"])
-    assert (tmp_path / committed.name).read_text(encoding="utf-8") == committed.read_text(encoding="utf-8")
+class OfHub(ValueError):
+    """An error of the hub's client."""
+
+    __module__ = "huggingface_hub.errors"
+
+
+def raised(make: Any) -> BaseException:
+    try:
+        make()
+    except BaseException as error:
+        return error
+    raise AssertionError
+
+
+def wrapped() -> None:
+    try:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+    except OSError as error:
+        raise ValueError("the back end is not supported") from error
+
+
+@together(
+    ("error", "gpu", "problem"),
+    [
+        (ValueError("\x1b[31mUnknown\x1b[0m method:\n  x"), True, "Unknown method: x"),
+        (ValueError("y" * 2000), True, "y" * 999 + "…"),
+        (ValueError("Traceback (most recent call last):\n  File x\nValueError: bad size"), True,
+         "ValueError: bad size"),
+        (NotImplementedError("no such kernel on this GPU"), True, "no such kernel on this GPU"),
+        (NotImplementedError("no such kernel on this GPU"), False, None),
+        (ValueError("Minimum capability: 80. Current capability: 75."), True,
+         "Minimum capability: 80. Current capability: 75."),
+        (ValueError("16 heads are not divisible by 3"), False, "16 heads are not divisible by 3"),
+        (RuntimeError("Unsupported weight quantization method: awq"), True,
+         "Unsupported weight quantization method: awq"),
+        (RuntimeError("No CUDA GPUs are available"), True, None),
+        (RuntimeError("something else"), True, None),
+        (ValueError("Failed to infer device type"), True, None),
+        (ValueError("Can not get local ip"), True, None),
+        (raised(wrapped), True, None),
+        (OfHub("Repo id must be in the form"), True, None),
+        (ImportError("libcudart.so.13"), True, None),
+        (FileNotFoundError("params.json"), True, None),
+        (KeyError("hidden_activation"), True, None),
+        (AttributeError("no attribute 'eos_token_id'"), True, None),
+        (SystemExit("--a needs --b"), True, "--a needs --b"),
+        (SystemExit(1), True, None),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_the_engines_own_sentence(error: Exception, gpu: bool, problem: str | None) -> None:
+    told = probe_tasks.judged(error, without_gpu=not gpu)
+    assert told["problem"] == problem
+    assert ("why" in told) == (problem is None)
+
+
+def test_an_assertion_without_a_sentence_is_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("def make(heads):\n    assert (\n        heads % 3 == 0\n    )\n")
+    made: dict[str, Any] = {}
+    exec(compile(file.read_text(), str(file), "exec"), made)
+    error = raised(lambda: made["make"](16))
+    assert probe_tasks.judged(error, False) == {"problem": "heads % 3 == 0 is not so (model.py, line 3)"}
+    # Its reason may be the GPU.
+    assert probe_tasks.judged(error, True) == {"problem": None, "why": "AssertionError"}
+
+
+def test_each_task_has_a_process_and_an_end() -> None:
+    def crashes() -> dict[str, Any]:
+        os.kill(os.getpid(), 9)
+        return {}
+
+    def lasts() -> dict[str, Any]:
+        subprocess.run(["sleep", "60"], check=False)
+        return {}
+
+    def fails() -> dict[str, Any]:
+        raise KeyError("x")
+
+    began = time.monotonic()
+    results = probe_tasks.in_processes([crashes, lasts, fails, lambda: {"value": os.getpid()}], seconds=1)
+    assert time.monotonic() - began < 10
+    assert [result.get("why") for result in results] == [
+        "its process ended with signal 9",
+        "it did not answer within 1 s",
+        "KeyError: 'x'",
+        None,
+    ]
+    assert results[3]["value"] != os.getpid()
 
 
 def test_a_copied_config_is_short(tmp_path: Path) -> None:
@@ -173,7 +310,7 @@ def test_a_copied_config_is_short(tmp_path: Path) -> None:
         },
     }
     (tmp_path / "p--m_config.json").write_text(json.dumps(config))
-    tool = TOOL.with_name("model_configs.py")
+    tool = Path(__file__).resolve().parents[2] / "tools" / "model_configs.py"
     subprocess.run([sys.executable, tool, tmp_path, "the hub", tmp_path / "copies", "p--m"], check=True)
     text = (tmp_path / "copies" / "p--m.json").read_text()
     assert json.loads(text) == {
