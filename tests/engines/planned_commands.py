@@ -26,12 +26,6 @@ INVENTORY = (
     "[head]\nn0 ansible_host=127.0.0.1\n\n[all:vars]\nmodel=x\ntrust_remote_code=true\n"
     "nic=lo\nhca=mlx5_0\nib_gid_index=3\n"
 )
-# Words right before those that the engine's own parser reads; a script may come before them.
-BEFORE = {
-    "sglang": ["-m", "sglang.launch_server"],
-    "vllm": ["serve"],
-    "lmdeploy": ["serve", "api_server"],
-}
 PRESETS: tuple[str | None, ...] = (None, *get_args(Preset))
 
 
@@ -77,13 +71,13 @@ def one_host(folder: Path) -> Cluster:
 
 
 def cases(
-    cluster: Cluster, engine: str, version: str, fleet: Fleet, presets: Iterable[str | None] = PRESETS
+    cluster: Cluster, engine: str, fleet: Fleet, presets: Iterable[str | None] = PRESETS
 ) -> Iterator[Case]:
     """The ranks of all plans with this fleet that exit with 0; equal commands for equal models once."""
     commands = set()
     for model in catalogue.ids():
         for preset in presets:
-            for case in _ranks(cluster, engine, version, fleet, model, preset):
+            for case in _ranks(cluster, engine, fleet, model, preset):
                 names = (case.service.weights.directory, case.service.served_model_name)
                 words = tuple(word for word in case.command if word not in names)
                 if (key := (_digest(config(model)), words)) not in commands:
@@ -91,9 +85,7 @@ def cases(
                     yield case
 
 
-def _ranks(
-    cluster: Cluster, engine: str, version: str, fleet: Fleet, model: str, preset: str | None
-) -> Iterator[Case]:
+def _ranks(cluster: Cluster, engine: str, fleet: Fleet, model: str, preset: str | None) -> Iterator[Case]:
     checkpoint = catalogue.lookup(model)
     assert checkpoint is not None
     first = cluster.hosts[0]
@@ -102,7 +94,7 @@ def _ranks(
         for rank in range(fleet.hosts)
     ]
     settings = cluster.services[0].settings.model_copy(
-        update={"model": model, "engine": engine, "engine_version": version, "preset": preset}
+        update={"model": model, "engine": engine, "preset": preset}
     )
     services = divide([Members(None, settings, tuple(members), None)])
     try:
@@ -231,15 +223,9 @@ def question(fleet: Fleet, engine: str, cases: Sequence[Case], folder: Path) -> 
     """What a driver of commands reads: the GPU, and of each command its words and variables."""
     return {
         "gpu": gpu(fleet),
-        "commands": [_behind(BEFORE[engine], on_this_machine(case, folder)) for case in cases],
+        "commands": [on_this_machine(case, folder) for case in cases],
         "environments": [dict(case.environment) for case in cases],
     }
-
-
-def _behind(before: list[str], command: list[str]) -> list[str]:
-    """The words of the command after `before`; StopIteration where these are not in it."""
-    places = range(len(before), len(command))
-    return command[next(place for place in places if command[place - len(before) : place] == before) :]
 
 
 def not_enough(engine: str) -> dict[str, str]:

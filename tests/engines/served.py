@@ -78,7 +78,6 @@ class Served:
 @contextmanager
 def served(
     engine: str,
-    version: str,
     folder: Path,
     settings: str = "",
     variables: Mapping[str, str] = MappingProxyType({}),
@@ -87,7 +86,7 @@ def served(
 ) -> Iterator[Served]:
     """Rank 0 of a plan, once it serves the model. It ends with the context, and its log is in `folder`."""
     inventory = folder / "cluster.ini"
-    text = f"{_HOST}{_SERVED[engine]}engine={engine}\nengine_version={version}\nengine_port={PORT}\n"
+    text = f"{_HOST}{_SERVED[engine]}engine={engine}\nengine_port={PORT}\n"
     inventory.write_text(text + settings, encoding="utf-8")
     cluster = load([inventory])
     with demo.checkpoint(demo.EMBEDDING_MODEL) as model:
@@ -96,7 +95,7 @@ def served(
         service = build(cluster, {None: checkpoint}).services[0]
         container = service.replicas[0].nodes[0].container.without_files()
         config = folder / "engine.yaml"
-        keys = engines.get(engine, version).config_file(api_key=USER, admin_key=ADMIN)
+        keys = engines.get(engine).config_file(api_key=USER, admin_key=ADMIN)
         config.write_text(yaml.safe_dump(keys), encoding="utf-8")
         there = {
             service.weights.directory: str(model),
@@ -105,9 +104,9 @@ def served(
         }
         words = [*([container.entrypoint] if container.entrypoint else []), *container.command]
         (folder / "routes").mkdir()
-        environment = engine_sites.environment(engine, version) | dict(container.environment)
+        environment = engine_sites.environment(engine) | dict(container.environment)
         environment |= {"ROUTES": str(folder / "routes"), **variables}
-        environment["PATH"] = f"{_commands(engine, version, folder)}:{environment['PATH']}"
+        environment["PATH"] = f"{_commands(engine, folder)}:{environment['PATH']}"
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [there.get(word, word) for word in words],
@@ -135,11 +134,11 @@ def session(leader: int) -> list[int]:
     return found
 
 
-def _commands(engine: str, version: str, folder: Path) -> Path:
+def _commands(engine: str, folder: Path) -> Path:
     """A folder with `python3` and the engine's own command, as its image has them."""
     commands = folder / "bin"
     commands.mkdir()
-    own = engine_sites.engine_site(engine, version) / "bin" / engine
+    own = engine_sites.engine_site(engine) / "bin" / engine
     for name, words in (("python3", f"{engine_sites.python()} -s"), (engine, f"python3 {own}")):
         (commands / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
         (commands / name).chmod(0o755)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import engine_sites
 import planned_commands
 import pytest
-from draft_folders import EAGLE3, EAGLE3_TENSORS, SPECULATORS, draft_folder
+from draft_folders import EAGLE3, SPECULATORS, draft_folder
 from headfirst.control.deployment.prepare import prepare
-from headfirst.decide import engines
 from planned_commands import Case, Fleet
 
 FLEET = Fleet(1, 2, "H100-80G")
@@ -58,17 +57,15 @@ DRAFTS: Mapping[str, tuple[str, Mapping[str, Any], tuple[str, ...]]] = {
 }
 
 
-def planned(
-    folder: Path, engine: str, version: str, name: str, tensors: Mapping[str, Sequence[int]] | None = None
-) -> list[Case]:
+def planned(folder: Path, engine: str, name: str) -> list[Case]:
     """The ranks of a plan with this draft, whose files are where the plan brings them."""
     model, config, _ = DRAFTS[name]
     some = {"model.norm.weight" if name == "standalone" else "fc.weight": (8, 8)}
-    source = draft_folder(folder / "srv" / name.replace(" ", "-"), config, tensors or some)
+    source = draft_folder(folder / "srv" / name.replace(" ", "-"), config, some)
     path = folder / f"{source.name}.ini"
     path.write_text(
         f"[head]\nn0 ansible_host=127.0.0.1 gpus={FLEET.gpus} gpu={FLEET.gpu} nic=lo\n\n[all:vars]\n"
-        f"model={model}\nengine={engine}\nengine_version={version}\nweights_dir={folder / 'weights'}\n"
+        f"model={model}\nengine={engine}\nweights_dir={folder / 'weights'}\n"
         f"draft_model={source}\n"
     )
     (service,) = prepare([path], [], probe=False).plan.services
@@ -77,51 +74,18 @@ def planned(
     return list(planned_commands.of_ranks(name, model, service))
 
 
-@pytest.mark.parametrize(("engine", "version"), engine_sites.VERSIONS)
+@pytest.mark.parametrize("engine", engine_sites.ENGINES)
 def test_the_engine_accepts_a_planned_draft(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, version: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     cases = [
         case
         for name, (_, _, takers) in DRAFTS.items()
         if engine in takers
-        for case in planned(tmp_path, engine, version, name)
+        for case in planned(tmp_path, engine, name)
     ]
     question = planned_commands.question(FLEET, engine, cases, tmp_path)
-    answers = engine_sites.run(engine, version, f"{engine}_driver.py", question)
+    answers = engine_sites.run(engine, f"{engine}_driver.py", question)
     refused = planned_commands.refused({}, zip(cases, answers, strict=True))
     assert cases and not refused, "\n".join(refused)
-
-
-def test_the_plan_counts_what_vllms_class_of_a_draft_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    version = engines.get("vllm").version
-    cases = [
-        *planned(tmp_path, "vllm", version, "eagle3", EAGLE3_TENSORS),
-        *planned(tmp_path, "vllm", version, "dflash"),
-    ]
-    question = planned_commands.question(FLEET, "vllm", cases, tmp_path)
-    answers = engine_sites.run("vllm", version, "vllm_draft_driver.py", question)
-    fits = [case.service.fit for case in cases]
-    assert [fit.kv_bytes_per_token for fit in fits] == [answer["values"]["token_bytes"] for answer in answers]
-    # Norms and the table of tokens are not in the files of the test.
-    assert fits[0].draft_bytes_per_rank == pytest.approx(answers[0]["values"]["draft_bytes"], rel=0.002)
-
-
-def test_the_plan_counts_the_cache_of_a_draft_as_sglang_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    version = engines.get("sglang").version  # that of tools/sglang_memory.py
-    question, expected = [], []
-    for name in ("eagle3", "dflash", "dspark", "standalone"):
-        (case,) = planned(tmp_path, "sglang", version, name)
-        chosen = {each.flag[2:].replace("-", "_"): each.value for each in case.service.chosen_arguments}
-        words = planned_commands.on_this_machine(case, tmp_path)
-        model = words[words.index("--model-path") + 1]
-        question.append([model, {"tp_size": case.service.tensor_parallel, **chosen}])
-        expected.append({"token_bytes": case.service.fit.kv_bytes_per_token})
-    assert engine_sites.run("sglang", version, "sglang_draft_driver.py", question) == expected

@@ -12,7 +12,6 @@ import pytest
 import test_expert_layouts
 import test_expert_plans
 from headfirst.common.errors import InputError
-from headfirst.decide import engines
 from headfirst.decide.model import catalogue
 from planned_commands import Case, Fleet
 
@@ -37,8 +36,6 @@ def test_the_engine_accepts_the_commands_of_the_table(engine: str, tmp_path: Pat
             continue  # refused, as the table requires
         if service.engine != engine or service.device != "cuda" or service.fit.fits is False:
             continue
-        if service.engine_version != engines.versions(engine)[0]:
-            continue
         words = f"{' '.join(case.hosts)}\n{case.variables}"
         (gpu, *_), (gpus, *_) = re.findall(r"\bgpu=(\S+)", words), re.findall(r"\bgpus=(\d+)", words)
         fleet = Fleet(len(case.hosts), int(gpus), gpu)
@@ -47,8 +44,7 @@ def test_the_engine_accepts_the_commands_of_the_table(engine: str, tmp_path: Pat
     refused = []
     for fleet, cases in groups.items():
         question = planned_commands.question(fleet, engine, cases, tmp_path)
-        version = engines.versions(engine)[0]
-        answers = engine_sites.run(engine, version, f"{engine}_driver.py", question)
+        answers = engine_sites.run(engine, f"{engine}_driver.py", question)
         exceptions = planned_commands.not_enough(engine)
         refused += planned_commands.refused(exceptions, zip(cases, answers, strict=True))
     assert not refused, "\n".join(refused)

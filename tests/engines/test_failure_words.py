@@ -35,7 +35,7 @@ def texts() -> list[tuple[str, Version, bytes]]:
         for path in engine_sites.texts(name).glob("*.txt"):
             package, _, version = path.stem.partition("-")
             found.append((package.replace("_", "-"), Version(version), path.read_bytes()))
-    folders = {engine_sites.engine_site(*version) for version in engine_sites.VERSIONS}
+    folders = {engine_sites.engine_site(name) for name in engine_sites.ENGINES}
     folders |= {engine_sites.packages_site(name) for name in ("sglang", "vllm")}
     folders |= {*engine_sites.ray().parent.glob("lib/python*/site-packages")}
     for folder in sorted(folders):

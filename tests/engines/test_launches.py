@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import engine_sites
-import pytest
 from headfirst.decide import engines
 from headfirst.decide.engines.base import LaunchRequest, Task
 from sglang_launches import LAUNCHES
@@ -32,35 +31,33 @@ for argv in json.load(sys.stdin):
 """
 
 
-def commands(engine: str, version: str, requests: Sequence[LaunchRequest]) -> list[list[str]]:
-    found = engines.get(engine, version)
+def commands(engine: str, requests: Sequence[LaunchRequest]) -> list[list[str]]:
+    found = engines.get(engine)
     return [found.launch(replace(request, config_file=None)).command for request in requests]
 
 
-def parser(engine: str, version: str, arguments: Sequence[str], question: str = "") -> str:
+def parser(engine: str, arguments: Sequence[str], question: str = "") -> str:
     done = subprocess.run(
         [engine_sites.python(), "-s", "-P", *arguments],
-        env=engine_sites.environment(engine, version) | {"SGLANG_USE_CPU_ENGINE": "1"},
+        env=engine_sites.environment(engine) | {"SGLANG_USE_CPU_ENGINE": "1"},
         input=question, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-6000:]
     return done.stdout
 
 
-@pytest.mark.parametrize("version", engines.versions("sglang"))
-def test_sglang_reads_every_launch_as_it_is_meant(version: str) -> None:
-    words = commands("sglang", version, [request for request, _ in LAUNCHES])
-    values = parsed(parser("sglang", version, program_arguments(words)))
+def test_sglang_reads_every_launch_as_it_is_meant() -> None:
+    words = commands("sglang", [request for request, _ in LAUNCHES])
+    values = parsed(parser("sglang", program_arguments(words)))
     for value, (_, expected) in zip(values, LAUNCHES, strict=True):
         assert expected.items() <= value.items()
 
 
-@pytest.mark.parametrize("version", engines.versions("vllm"))
-def test_vllm_reads_every_launch(version: str) -> None:
+def test_vllm_reads_every_launch() -> None:
     adapters = replace(DISTILL, adapters={"a": "/a", "b": "/b"})
     requests = [DISTILL, adapters, LLAMA, worker(LLAMA), LAB, worker(LAB), DATA, worker(DATA)]
     tasks: tuple[Task, ...] = ("embedding", "rerank", "reward")
     requests += [replace(DISTILL, task=task) for task in tasks]
-    words = commands("vllm", version, requests)
-    models = parser("vllm", version, ["-c", _PARSE], json.dumps(words)).split()
+    words = commands("vllm", requests)
+    models = parser("vllm", ["-c", _PARSE], json.dumps(words)).split()
     assert models[-len(requests) :] == [request.model_dir for request in requests]

@@ -7,4 +7,4 @@ import engine_sites
 
 def test_converted_checkpoints_against_the_libraries_of_the_formats() -> None:
     file = engine_sites.HERE / "reference_libraries.py"
-    engine_sites.run_tests("vllm", "0.33.0", file)
+    engine_sites.run_tests("vllm", file)

@@ -14,10 +14,8 @@ from headfirst.decide.model import catalogue, families
 TOKENIZERS = ("kimi-",)
 
 
-@pytest.mark.parametrize(("engine", "version"), engine_sites.VERSIONS)
-def test_code_is_needed_where_the_engine_does_not_read_the_configuration(
-    engine: str, version: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("engine", engine_sites.ENGINES)
+def test_code_is_needed_where_the_engine_does_not_read_the_configuration(engine: str, tmp_path: Path) -> None:
     folders = {}
     for id in catalogue.ids():
         if named := catalogue.config(id).get("auto_map"):
@@ -27,7 +25,7 @@ def test_code_is_needed_where_the_engine_does_not_read_the_configuration(
             (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
             folders[id] = str(folder)
     question = {"engine": engine, "folders": folders}
-    errors = engine_sites.run(engine, version, "remote_code_driver.py", question)
+    errors = engine_sites.run(engine, "remote_code_driver.py", question)
     differ = []
     for id in folders:
         checkpoint = catalogue.lookup(id)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import engine_sites
 import pytest
-from headfirst.decide import engines
 from served import ADMIN, PORT, USER, Served, served, session
 
 SECURITY = engine_sites.ROOT / "docs" / "security.md"
@@ -90,33 +89,25 @@ def listening(process: int) -> Iterator[tuple[str, int]]:
 def test_the_page_has_each_route(
     row: str, engine: str, settings: str, variables: dict[str, str], tmp_path: Path
 ) -> None:
-    found: set[tuple[int, str]] = set()
-    for version in engines.versions(engine):
-        folder = tmp_path / version
-        folder.mkdir()
-        with served(engine, version, folder, settings, variables) as server:
-            sockets = sorted(listening(server.process.pid))
-            found.update(reached(server, PORT))
-            for path in ("/v1/models", *HARMLESS[engine]):
-                assert server.ask(path, ADMIN) not in REFUSED
-            # Older Starlettes read a path from this header, and the engines' own checks the path from there.
-            assert server.ask("/v1/models", None, Host="x/health?") in REFUSED
-        assert ("127.0.0.1", PORT) in sockets
-        elsewhere = [port for address, port in sockets if address != "127.0.0.1"]
-        assert len(elsewhere) == (engine == "sglang") and all(22000 <= port < 30000 for port in elsewhere)
+    with served(engine, tmp_path, settings, variables) as server:
+        sockets = sorted(listening(server.process.pid))
+        found = set(reached(server, PORT))
+        for path in ("/v1/models", *HARMLESS[engine]):
+            assert server.ask(path, ADMIN) not in REFUSED
+        # Older Starlettes read a path from this header, and the engines' own checks the path from there.
+        assert server.ask("/v1/models", None, Host="x/health?") in REFUSED
+    assert ("127.0.0.1", PORT) in sockets
+    elsewhere = [port for address, port in sockets if address != "127.0.0.1"]
+    assert len(elsewhere) == (engine == "sglang") and all(22000 <= port < 30000 for port in elsewhere)
     expect_row(row, found)
 
 
 def test_only_servers_of_lmdeploy_join_its_proxy(tmp_path: Path) -> None:
-    found: set[tuple[int, str]] = set()
-    for version in engines.versions("lmdeploy"):
-        folder = tmp_path / version
-        folder.mkdir()
-        with served("lmdeploy", version, folder, DATA_PARALLEL, until_served="m") as server:
-            node = json.dumps({"url": "http://192.0.2.66:1", "status": {"models": ["n"]}})
-            for key, status in ((None, 401), (USER, 403)):
-                assert server.ask("/nodes/add", key, method="POST", body=node) == status
-            assert set(server.models()) == {"m"}
-            found.update(reached(server, PORT))
-            assert dict(reached(server, PORT + 1)).keys() == {0, 1, 2}
+    with served("lmdeploy", tmp_path, DATA_PARALLEL, until_served="m") as server:
+        node = json.dumps({"url": "http://192.0.2.66:1", "status": {"models": ["n"]}})
+        for key, status in ((None, 401), (USER, 403)):
+            assert server.ask("/nodes/add", key, method="POST", body=node) == status
+        assert set(server.models()) == {"m"}
+        found = set(reached(server, PORT))
+        assert dict(reached(server, PORT + 1)).keys() == {0, 1, 2}
     expect_row("LMDeploy's proxy (`--dp`)", found)

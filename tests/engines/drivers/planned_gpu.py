@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import json
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -24,6 +26,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 
 CUDA = "13.0"
+ENGINES = Path(__file__).parents[3] / "py" / "headfirst" / "decide" / "engines"
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -89,18 +92,32 @@ def install(gpu: Mapping[str, Any], absent: Sequence[str]) -> None:
     sys.meta_path.insert(0, StandIns(absent))
 
 
+@cache
+def probe(engine: str) -> ModuleType:
+    """The probe of an engine, with what it imports of ours (decide/engines/probing.py)."""
+    for file in (ENGINES / "probe_tasks.py", *sorted((ENGINES / engine).glob("probe*.py"), reverse=True)):
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec and spec.loader
+        sys.modules[file.stem] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return module
+
+
 def stand_in(names: Sequence[str]) -> None:
     """Stand-ins for packages that are not installed, from here on."""
     sys.meta_path.append(StandIns(names))
 
 
-def answers(question: Mapping[str, Any], answer: Callable[[list[str]], Mapping[str, Any]]) -> list[Any]:
+def answers(
+    engine: str, question: Mapping[str, Any], answer: Callable[[list[str]], Mapping[str, Any]]
+) -> list[Any]:
     """{"values": what `answer` returns} of each of the commands, or {"error": text, "at": file and line}.
 
-    Each has the variables at its place in "environments".
+    It gets the words that the engine's own parser reads, and the variables at the same place.
     """
+    before = probe(engine).BEFORE
     return [
-        _answer(command, environment, answer)
+        _answer(sys.modules["probe_tasks"].behind(before, command), environment, answer)
         for command, environment in zip(question["commands"], question["environments"], strict=True)
     ]
 

@@ -1,7 +1,7 @@
 """What SGLang's own code makes of commands: parsed, resolved and checked, as at a start before it uses a GPU.
 
-The question is {"gpu": …, "commands": [[word, …], …], "environments": [{…}, …]}, the words as behind
-`sglang.launch_server`; the answers are in the same order (planned_gpu.answers).
+The question is {"gpu": …, "commands": [[word, …], …], "environments": [{…}, …]}, the words those of
+containers; the answers are in the same order (planned_gpu.answers).
 """
 
 from __future__ import annotations
@@ -16,19 +16,14 @@ ABSENT = ("sgl_kernel", "flashinfer", "deep_gemm", "pynvml", "flash_attn")
 
 def resolved(command: list[str]) -> dict[str, Any]:
     """The settings after all of SGLang's own defaults and checks."""
-    from sglang.srt.server_args import prepare_server_args
-
-    arguments = prepare_server_args(command)
-    arguments.resolve_once()
-    arguments.check_server_args()
-    return arguments.resolved_dict()
+    return dict(planned_gpu.probe("sglang").read(command).resolved_dict())
 
 
 def main() -> None:
     """Answers one file of questions."""
     question = planned_gpu.question()
     planned_gpu.install(question["gpu"], ABSENT)
-    planned_gpu.write(planned_gpu.answers(question, resolved))
+    planned_gpu.write(planned_gpu.answers("sglang", question, resolved))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What vLLM's own code makes of commands: parsed, checked and configured, as at a start before it uses a GPU.
 
-The question is {"gpu": …, "commands": [[word, …], …], "environments": [{…}, …]}, the words as behind
-`vllm serve`; the answers are in the same order (planned_gpu.answers).
+The question is {"gpu": …, "commands": [[word, …], …], "environments": [{…}, …]}, the words those of
+containers; the answers are in the same order (planned_gpu.answers).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from unittest.mock import MagicMock
 
 import planned_gpu
 import torch
-import vllm_arguments
 
 # Libraries of the CUDA build, which do not load beside a CPU torch.
 KERNELS = ("_C", "_C_stable_libtorch", "_moe_C", "_moe_C_stable_libtorch", "_qutlass_C", "vllm_flash_attn")
@@ -95,23 +94,9 @@ def _image_processor(original: Callable[..., Any], *words: Any, **options: Any) 
         return MagicMock(name="image processor")
 
 
-def configuration(parser: Any, command: list[str]) -> Any:
-    """vLLM's whole configuration, after all checks of the command."""
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.usage.usage_lib import UsageContext
-
-    arguments = parser.parse_args(command)
-    arguments.model = arguments.model_tag  # as `vllm serve` does
-    for check in ("validate_parsed_serve_args", "validate_api_server_args"):
-        vllm_arguments.of_command_line(check)(arguments)
-    return AsyncEngineArgs.from_cli_args(arguments).create_engine_config(
-        UsageContext.OPENAI_API_SERVER, headless=arguments.headless
-    )
-
-
-def configured(parser: Any, command: list[str]) -> dict[str, Any]:
+def configured(command: list[str]) -> dict[str, Any]:
     """Settings of vLLM's whole configuration."""
-    config = configuration(parser, command)
+    _, config = planned_gpu.probe("vllm").read(command)
     return {
         "max_model_len": config.model_config.max_model_len,
         "max_num_seqs": config.scheduler_config.max_num_seqs,
@@ -125,8 +110,7 @@ def main() -> None:
     """Answers one file of questions."""
     question = planned_gpu.question()
     start(question["gpu"])
-    parser = vllm_arguments.make_parser()
-    planned_gpu.write(planned_gpu.answers(question, partial(configured, parser)))
+    planned_gpu.write(planned_gpu.answers("vllm", question, configured))
 
 
 if __name__ == "__main__":
