@@ -30,7 +30,7 @@ from known_models import model
 from together import together
 
 ENGINE = engines.get("lmdeploy")
-# By tools/lmdeploy_memory.py, over four ranks.
+# What LMDeploy's own functions computed, over four ranks.
 MEASURED = json.loads(
     (Path(__file__).parent / "data" / "lmdeploy-0.18.0-kv.json").read_text(encoding="utf-8")
 )

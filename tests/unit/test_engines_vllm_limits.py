@@ -23,7 +23,7 @@ from known_models import model
 from together import together
 
 ENGINE = engines.get("vllm")
-# What vLLM's own functions compute (tools/vllm_memory.py).
+# What vLLM's own functions computed.
 RECORD: dict[str, Any] = json.loads(
     (Path(__file__).parent / "data/vllm-0.33.0-memory.json").read_text(encoding="utf-8")
 )

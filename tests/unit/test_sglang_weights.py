@@ -1,4 +1,4 @@
-"""Weights on a rank, and what is refused, as SGLang's own model classes have it (tools/sglang_weights.py)."""
+"""Weights on a rank, as the record of SGLang's own model classes has them."""
 
 from __future__ import annotations
 
@@ -54,15 +54,3 @@ def test_weights_are_within_an_eighth(name: str) -> None:
         use = ENGINE.memory_use(checkpoint, gpu, its, given)
         ours = weight_bytes_per_rank(checkpoint, its, dtype=checkpoint.dtype, use=use)
         assert ours == pytest.approx(row["total"], rel=1 / 8), (row["gpu"], row["arguments"])
-
-
-@together("name", MODELS)
-def test_what_sglang_refuses_is_refused(name: str) -> None:
-    checkpoint = model(name)
-    for row in RECORD["models"][name]:
-        its, given, machines = sizes(row)
-        gpu = gpus.find(row["gpu"])
-        problems = ENGINE.layout_problems(checkpoint, machines, its, dtype=checkpoint.dtype, values=given)
-        problems += ENGINE.support_problems(checkpoint, gpu, checkpoint.tasks[0], given)
-        if "total" not in row:
-            assert problems, (row["gpu"], row["arguments"], row)
