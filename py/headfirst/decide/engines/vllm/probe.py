@@ -36,6 +36,7 @@ REGISTERED = {
     "tool_call_parser": ("vllm.tool_parsers", "ToolParserManager"),
     "reasoning_parser": ("vllm.reasoning", "ReasoningParserManager"),
 }
+_AUTO = "transformers.models.auto.modeling_auto"
 
 
 def main(request: Mapping[str, Any]) -> None:
@@ -222,9 +223,7 @@ def architectures() -> tuple[dict[str, list[str]], list[str]]:
 
 def of_transformers(known: set[str]) -> list[str]:
     """Architectures outside the registry that vLLM serves with transformers' own classes."""
-    import transformers
-    import transformers.models.auto.modeling_auto as auto
-
+    transformers, auto = import_module("transformers"), import_module(_AUTO)
     names: set[str] = set()
     for mapping in (auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES):
         for entry in mapping.values():
@@ -269,9 +268,9 @@ def in_float32() -> list[str]:
 
 def without_float16() -> list[str]:
     """Architectures that are not computed in FP16, by transformers' names for their model types."""
-    import transformers.models.auto.modeling_auto as auto
     from vllm.config.model import _FLOAT16_NOT_SUPPORTED_MODELS
 
+    auto = import_module(_AUTO)
     mappings = [names for name, names in vars(auto).items() if re.fullmatch("MODEL_.*MAPPING_NAMES", name)]
     entries = [names[kind] for names in mappings for kind in _FLOAT16_NOT_SUPPORTED_MODELS if kind in names]
     return sorted({name for entry in entries for name in ([entry] if isinstance(entry, str) else entry)})
