@@ -113,35 +113,6 @@ def test_every_model_of_the_catalogue_that_sglang_has_is_served_on_h100_or_its_s
         ({}, "L4", "", "vision", "accepts no images"),
         ({"architecture": "BertModel"}, "L4", "", "rerank", "does not rerank"),
         ({}, "L4", "--context-length 1000000", "chat", "is more than the model's 131072"),
-        ({}, "L4", "--speculative-algorithm EAGLE", "chat", "needs --speculative-draft-model-path"),
-        (
-            {"adapters": (adapter("q_proj", "in_proj_qkv"),)},
-            "L4",
-            "",
-            "chat",
-            "SGLang has no sizes for LlamaForCausalLM's adapters of in_proj_qkv",
-        ),
-        (
-            {"architecture": "Llama4ForConditionalGeneration", "adapters": (adapter("q_proj", "up_proj"),)},
-            "L4",
-            "",
-            "chat",
-            "adapters of gate_up_proj",
-        ),
-        (
-            {"architecture": "Qwen3NextForCausalLM", "adapters": (adapter("all-linear"),)},
-            "H100-80G",
-            "",
-            "chat",
-            "adapters of all modules",
-        ),
-        (
-            {"architecture": "Gemma4ForConditionalGeneration"},
-            "L4",
-            "--enable-lora --max-lora-rank 8 --lora-target-modules q_proj",
-            "chat",
-            "SGLang has no sizes for adapters of Gemma4ForConditionalGeneration",
-        ),
     ],
 )
 def test_what_cannot_be_served_is_one_clause(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from headfirst.decide import engines
+from headfirst.decide.engines.lora import estimated
 from headfirst.decide.engines.sglang import lora as sglang_lora
 from headfirst.decide.engines.vllm import layout as vllm_layout
 from headfirst.decide.engines.vllm import lora as vllm_lora
@@ -24,7 +25,7 @@ SGLANG: dict[str, Any] = json.loads((_DATA / "sglang-0.5.23-lora.json").read_tex
 def test_vllm_allocates_them(name: str) -> None:
     model = checkpoint(name)
     for row in VLLM["models"][name]:
-        if "refused" in row or not vllm_lora.is_known(model):
+        if "refused" in row or estimated(model):
             continue
         values = {"enable_lora": True, "max_lora_rank": VLLM["rank"], **row["arguments"]}
         layout = vllm_layout.layout(row["tensor"], 1, values)
@@ -40,7 +41,7 @@ def test_sglang_allocates_them(name: str) -> None:
         config = AdapterConfig(SGLANG["rank"], SGLANG["rank"], tuple(row["targets"]))
         model = checkpoint(name).model_copy(update={"adapters": (config,)})
         values = row["arguments"]
-        if "refused" in row or not sglang_lora.is_known(model, values):
+        if "refused" in row or estimated(model):
             continue
         layout = engines.get("sglang").layout(values["tp_size"], 1, values)
         size = sglang_lora.buffer_bytes(model, layout, values)

@@ -147,10 +147,6 @@ def test_a_config_without_a_usable_rank_is_refused(tmp_path: Path, config: dict[
         {"target_modules": {"q_proj": 1}},
         {"target_modules": ["q_proj\u001b[2J"]},
         {"target_modules": [7]},
-        {"modules_to_save": "lm_head"},
-        {"bias": ["all"]},
-        {"peft_type": {"a": 1}},
-        {"init_lora_weights": "x" * 5000},
         {"rank_pattern": {"q_proj": -1}},
     ],
 )
@@ -232,21 +228,6 @@ def test_vllm_is_given_the_rank(
     chosen = [f"{argument.flag} {argument.value}" for argument in service.chosen_arguments]
     assert [words for words in chosen if "lora" in words] == ([] if expected == "no" else [expected])
     assert any("was not read" in note for note in service.notes) is (None in ranks)
-
-
-@pytest.mark.parametrize(
-    ("ranks", "extra", "what"),
-    [
-        ([600], "", "rank 600, and ranks go up to 512"),
-        ([32], "--max-lora-rank 16", "rank 32, and --max-lora-rank is 16"),
-    ],
-)
-def test_a_rank_that_vllm_refuses_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: list[int | None], extra: str, what: str
-) -> None:
-    with pytest.raises(InputError, match=what) as error:
-        with_adapters(tmp_path, monkeypatch, ranks, extra)
-    assert str(error.value.where).endswith("cluster.ini:7")
 
 
 def with_adapters(
@@ -370,55 +351,6 @@ def test_buffers_of_an_adapter_that_was_not_read(tmp_path: Path, monkeypatch: py
     assert "adapters" in service.fit.estimates
     assert any("deploy plan --probe" in note for note in service.notes)
     assert any("not in the memory of the plan" in note for note in service.notes)
-    # vLLM's buffers do not depend on the files.
-    assert "adapters" not in served(tmp_path, monkeypatch, folders, "engine=vllm").fit.estimates
-
-
-@pytest.mark.parametrize(
-    ("engine", "keys", "what"),
-    [
-        ("vllm", {"use_dora": True}, "DoRA"),
-        ("vllm", {"bias": "lora_only"}, "bias=lora_only"),
-        ("vllm", {"lora_bias": True}, "lora_bias"),
-        ("vllm", {"modules_to_save": ["lm_head", "score"]}, "modules_to_save=lm_head"),
-        ("vllm", {"init_lora_weights": "pissa"}, "init_lora_weights=pissa"),
-        ("vllm", {"layer_replication": [[0, 4]]}, "layer_replication"),
-        ("vllm", {"lora_alpha": None}, "no lora_alpha"),
-        ("sglang", {"use_dora": True}, "DoRA"),
-        ("sglang", {"peft_type": "VERA"}, "peft_type=VERA"),
-        ("sglang", {"target_modules": ".*proj"}, "no list of names"),
-        ("sglang", {"target_modules": None}, "no list of names"),
-        ("sglang", {"rank_pattern": {"q_proj": 4}}, "several ranks"),
-        ("lmdeploy", {"use_dora": True}, "DoRA"),
-        ("lmdeploy", {"modules_to_save": ["lm_head"]}, "modules_to_save=lm_head"),
-        ("lmdeploy", {"bias": "all"}, "bias=all"),
-    ],
-)
-def test_what_an_engine_refuses_of_an_adapter_is_refused_on_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, keys: dict[str, Any], what: str
-) -> None:
-    folders = {"a": adapter(tmp_path / "a", **LORA | keys)}
-    with pytest.raises(InputError, match=what) as error:
-        served(tmp_path, monkeypatch, folders, f"engine={engine}")
-    assert str(error.value.where).endswith("cluster.ini:7")
-
-
-@pytest.mark.parametrize(
-    ("engine", "keys"),
-    [
-        ("vllm", {"modules_to_save": ["score"], "rank_pattern": {"q_proj": 4}, "use_rslora": True}),
-        ("vllm", {"init_lora_weights": "gaussian", "bias": "none", "target_modules": "all-linear"}),
-        ("vllm", {"peft_type": "VERA"}),
-        ("vllm", {"target_modules": None, "target_parameters": ["mlp.experts.gate_up_proj"]}),
-        ("sglang", {"bias": "all", "modules_to_save": ["lm_head"], "target_modules": "all-linear"}),
-        ("lmdeploy", {"rank_pattern": {"q_proj": 4}}),
-    ],
-)
-def test_what_an_engine_loads_is_not_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, keys: dict[str, Any]
-) -> None:
-    folders = {"a": adapter(tmp_path / "a", **LORA | keys)}
-    assert served(tmp_path, monkeypatch, folders, f"engine={engine}").adapters
 
 
 def test_data_parallel_attention_excludes_adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

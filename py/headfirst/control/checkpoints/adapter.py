@@ -12,7 +12,7 @@ from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, integer, line, shown
 from headfirst.control.checkpoints.folder import read_json
 from headfirst.control.checkpoints.offline import is_offline
-from headfirst.decide.model.adapter import FEATURES, REQUIRED, AdapterConfig
+from headfirst.decide.model.adapter import AdapterConfig
 
 if TYPE_CHECKING:
     import httpx
@@ -53,32 +53,22 @@ def read_hub(
 
 def parse(config: Mapping[str, Any], where: str) -> AdapterConfig:
     """PEFT's keys, each of its own type. UntrustedError, or InputError without a rank."""
-    kind = _text(config.get("peft_type") or "LORA", "peft_type", where)
     pattern = config.get("rank_pattern") or {}
     if "r" not in config or not isinstance(pattern, dict):
         raise InputError(
-            f"{CONFIG} has no usable rank (peft_type {kind}).",
+            f"{CONFIG} has no usable rank.",
             where=where,
             hint="Give a LoRA adapter in PEFT's format.",
         )
     rank = _rank(config["r"], where)
-    init = config.get("init_lora_weights", True)
     targets = "" if config.get("target_modules", ()) is None else config.get("target_modules", ())
     ranks = {_rank(value, where) for value in pattern.values()}
-    config_keys = {name for name, value in config.items() if value is not None or name == "target_modules"}
-    features = [name for name in FEATURES if config.get(name)]
     return AdapterConfig(
         rank=rank,
         largest_rank=max({rank, *ranks}),
         targets=_text(targets, "target_modules", where)
         if isinstance(targets, str)
         else _names(targets, "target_modules", where),
-        peft_type=kind,
-        bias=_text(config.get("bias") or "none", "bias", where),
-        saved_modules=_names(config.get("modules_to_save") or (), "modules_to_save", where),
-        init=_text(init, "init_lora_weights", where) if isinstance(init, str) else "",
-        features=(*features, *(["rank_pattern"] if ranks - {rank} else [])),
-        absent=tuple(name for name in REQUIRED if name not in config_keys),
     )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headfirst.decide.engines.base import DraftRequest
 from headfirst.decide.engines.layout import head_problems
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
@@ -19,33 +17,6 @@ class Default:
 
     tokens: int
     source: str
-
-
-def misfits(request: DraftRequest) -> Iterator[str]:
-    """Widths and vocabularies that do not fit the target, a clause each, of a draft that was read.
-
-    The states of the target go through matrices of the draft as they are; what it proposes are tokens of the
-    target (vllm config/speculative.py, verify_equal_vocab_size_if_draft_model; sglang
-    speculative/standalone_worker_v2.py, _validate_vocab_compatibility).
-    """
-    target, draft = request.target, request.target.draft
-    if draft is None:
-        return
-    drafting = draft.drafting
-    if drafting is None:
-        if draft.vocab_size != target.vocab_size:
-            yield (
-                f"it has a vocabulary of {draft.vocab_size}, and {target.id} one of {target.vocab_size}: a "
-                "model of its own needs the same tokenizer"
-            )
-        return
-    if drafting.target_hidden not in (None, target.hidden_size):
-        yield (
-            f"it reads states of {drafting.target_hidden} elements, and those of {target.id} have "
-            f"{target.hidden_size}"
-        )
-    if (drafting.vocabulary or 0) > target.vocab_size:
-        yield f"it proposes {drafting.vocabulary} tokens, and {target.id} has {target.vocab_size}"
 
 
 def head_reasons(checkpoint: Checkpoint, ranks: int) -> list[str]:

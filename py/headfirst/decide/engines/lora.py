@@ -8,15 +8,12 @@ what comes first, the inputs of what follows (o_proj, down_proj). Source: vllm/l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from headfirst.decide.engines.base import Adapters, Values
-from headfirst.decide.model.adapter import AdapterConfig
+from headfirst.decide.engines.base import Values
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint, Mla
 
-# Layers whose linear parts are counted exactly; those of linear attention have others.
-_ATTENTION = frozenset({"full", "sliding", "chunked"})
 # Names in adapters of what engines pack into one layer.
 PACKED = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
@@ -51,23 +48,10 @@ def are_served(checkpoint: Checkpoint, values: Values) -> bool:
     return bool(checkpoint.adapters or values.get("enable_lora"))
 
 
-def refusal(title: str, adapters: Adapters, refusals: Callable[[AdapterConfig], Iterable[str]]) -> str:
-    """The first adapter that the engine does not load, and why, as a clause; "" where it loads all."""
-    for name, config in adapters.items():
-        if config and (what := next(iter(refusals(config)), "")):
-            return f"{title} does not load the adapter {name}: it has {what}"
-    return ""
-
-
-def is_known(checkpoint: Checkpoint, *, linear: bool = False) -> bool:
-    """Whether `attention` has what each layer has; with `linear` layers of linear attention count too."""
-    return (
-        (_ATTENTION | ({"linear"} if linear else set())).issuperset(checkpoint.layer_types)
-        and checkpoint.full_kv is None
-        and checkpoint.window_kv is None
-        and checkpoint.index is None
-        and not checkpoint.compress_ratios
-    )
+def estimated(checkpoint: Checkpoint) -> frozenset[str]:
+    """The name of the adapters' memory where some modules may have other sizes than those counted here."""
+    unknown = checkpoint.moe or checkpoint.recurrent or not all(checkpoint.adapters)
+    return frozenset({"adapters"} if unknown else ())
 
 
 def attention(checkpoint: Checkpoint, ranks: int) -> list[Linear]:

@@ -43,25 +43,18 @@ _IDS: tuple[tuple[Kind, str], ...] = (
 # The matrix that joins embeddings and states of the target; each rank has it whole (models/llama_eagle3.py of
 # SGLang and of vLLM).
 _JOINING = re.compile(r"^(?:model\.)?fc\.")
-_TYPE = re.compile(r"[a-z0-9_.-]{1,64}")
 _STATES = 3  # of three layers of the target, where the config lists none
 
 
 class Drafting(Frozen):
-    """What is special about a checkpoint that drafts; widths are elements.
+    """What is special about a checkpoint that drafts.
 
-    `speculators`: the type of its layers where it has the format of that project, such as llama, else "".
-    `tokens`: that it proposes at a time, where the config states it; `vocabulary`: the tokens that it
-    proposes, None for all of its vocab_size; `target_hidden`: the width of the target's states that it
-    reads, None where its class takes the target's; `shares_cache`: it reads the target's KV cache and has
-    none; `whole_bytes`: of tensors that each rank has whole.
+    `tokens`: that it proposes at a time, where the config states it; `shares_cache`: it reads the target's
+    KV cache and has none; `whole_bytes`: of tensors that each rank has whole.
     """
 
     kind: Kind
-    speculators: str = ""
     tokens: int | None = None
-    vocabulary: int | None = None
-    target_hidden: int | None = None
     shares_cache: bool = False
     whole_bytes: int = 0
 
@@ -89,16 +82,12 @@ def read(config: Mapping[str, Any], keys: Keys, tensors: Iterable[StoredTensor])
     hidden = keys.number("hidden_size")
     stated = keys.number("target_hidden_size", 0) or keys.of(config).number("backbone_hidden_size", 0)
     shares_cache = re.match("Gemma4.*Assistant", str(config["architectures"][0])) is not None
-    takes_any = kind in ("dflash", "dspark") or shares_cache  # vllm models/laguna_dflash.py, gemma4_mtp.py
     whole = sum(tensor.end - tensor.start for tensor in joining)
     if not whole and kind in ("eagle", "eagle3"):
         whole = (_STATES if kind == "eagle3" else 2) * (stated or hidden) * hidden * 2
     return Drafting(
         kind=kind,
-        speculators=_layers_type(config) if "speculators_model_type" in config else "",
         tokens=_tokens(keys, kind),
-        vocabulary=keys.number("draft_vocab_size", 0) or None,
-        target_hidden=stated or (None if takes_any else hidden),
         shares_cache=shares_cache,
         whole_bytes=whole,
     )
@@ -116,13 +105,6 @@ def kind_of(config: Mapping[str, Any], *, has_joining: bool) -> Kind | None:
         return "eagle3"
     # EAGLE's first drafts have the architecture of their target (yuhuili/EAGLE-LLaMA3-Instruct-8B).
     return "eagle" if has_joining else None
-
-
-def _layers_type(config: Mapping[str, Any]) -> str:
-    """vLLM takes llama where the config does not state it (speculators/algos.py)."""
-    layers = config.get("transformer_layer_config")
-    kind = layers.get("model_type") if isinstance(layers, dict) else None
-    return kind if isinstance(kind, str) and _TYPE.fullmatch(kind) else "llama"
 
 
 def _tokens(keys: Keys, kind: Kind) -> int | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.engines import drafts, presets
 from headfirst.decide.engines.base import DraftRequest, Engine, Values
-from headfirst.decide.hardware.gpus import Gpu, capability_text
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import GENERATING, Task
 from headfirst.decide.plan.types import ChosenArgument, DraftModel
@@ -30,9 +29,7 @@ class Drafts:
         return presets.words({argument.flag: argument.value for argument in self.chosen})
 
 
-def choose(
-    service: Service, checkpoint: Checkpoint, engine: Engine, gpu: Gpu | None, values: Values
-) -> Drafts:
+def choose(service: Service, checkpoint: Checkpoint, engine: Engine, values: Values) -> Drafts:
     """The draft of `draft_model` and what the engine needs for it; `values` are the user's arguments.
 
     InputError for one that the engine refuses, and for one that its own argument names on a hub: every rank
@@ -62,10 +59,9 @@ def choose(
             )
         return Drafts(notes=[_NOT_COUNTED.format(flag=flag)] if named.startswith("/") else [])
     needs = engine.draft_needs(DraftRequest(checkpoint, model.kind, model.directory, values))
-    problem = needs.problem or next(_unreadable(checkpoint, engine, gpu), "")
-    if problem:
+    if needs.problem:
         raise InputError(
-            f"{engine.title} {engine.version} cannot draft with {model.id}: {problem}.",
+            f"{engine.title} {engine.version} cannot draft with {model.id}: {needs.problem}.",
             where=service.given.get("draft_model"),
             hint="Choose another draft_model, or leave it out."
             + ("" if service.draft else f" It was not read. {_how_to_read(model)}"),
@@ -83,26 +79,6 @@ def refuse_task(service: Service, task: Task) -> None:
             where=service.given.get("draft_model"),
             hint="Remove draft_model.",
         )
-
-
-def _unreadable(checkpoint: Checkpoint, engine: Engine, gpu: Gpu | None) -> Iterator[str]:
-    """What the engine has no kernels for of a quantised draft, by what it refuses of such a model."""
-    draft = checkpoint.draft
-    if draft is None or draft.quantization is None:
-        return
-    lowest = engine.fp8_capability(draft) if draft.dtype == "fp8" else (0, 0)
-    if lowest is None:
-        yield "it does not serve its FP8"
-    elif gpu is not None and gpu.lacks(lowest):
-        yield f"its FP8 needs compute capability {capability_text(lowest)}, unlike {gpu}"
-    as_model = checkpoint.model_copy(
-        update={
-            name: getattr(draft, name)
-            for name in ("quantization", "dtype", "weight_block_size", "bytes_by_dtype")
-        }
-    )
-    known = set(engine.support_problems(checkpoint, gpu, "chat", {}))
-    yield from (why for why in engine.support_problems(as_model, gpu, "chat", {}) if why not in known)
 
 
 def timed(cluster: Cluster, service: Service, draft: DraftModel | None) -> DraftModel | None:
@@ -126,6 +102,6 @@ def _how_to_read(model: DraftModel) -> str:
 
 def _unread(model: DraftModel) -> str:
     return (
-        f"config.json of the draft model {model.id} was not read: the plan does not check whether it fits "
-        f"the model, and does not count its weights and KV cache. {_how_to_read(model)}"
+        f"config.json of the draft model {model.id} was not read: the plan does not count its weights "
+        f"and KV cache. {_how_to_read(model)}"
     )

@@ -65,7 +65,7 @@ def decide(
 
     arguments = values_of(settings.engine_args)
     gpu, machines = hardware.gpu(service, where), hardware.machines(service, where)
-    drafts = drafting.choose(service, checkpoint, engine, gpu, arguments)
+    drafts = drafting.choose(service, checkpoint, engine, arguments)
     arguments = values_of([*drafts.words, *settings.engine_args])
     dtype = precision.choose(
         checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
@@ -119,10 +119,6 @@ def decide(
         choice = choice.with_argument(limit)
         arguments = values_of(choice.arguments)
     needs = engine.adapter_needs(adapters, arguments) if adapters else ArgumentNeeds()
-    if needs.problem:
-        raise InputError(
-            needs.problem, where=service.given.get("adapters"), hint="Leave it out, or change what it names."
-        )
     for added in types.ChosenArgument.each(needs.arguments, needs.reason, needs.source):
         choice = choice.with_argument(added)
         arguments = values_of(choice.arguments)

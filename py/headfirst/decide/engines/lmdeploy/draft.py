@@ -1,4 +1,4 @@
-"""Draft models in LMDeploy 0.18.0 (PyTorch engine): the arguments that they need, what is refused.
+"""Draft models in LMDeploy 0.18.0 (PyTorch engine): the arguments that they need.
 
 Source: lmdeploy/cli/utils.py (add_spec_group), pytorch/configurations/llama.py and kimi_k2.py,
 pytorch/models/module_map.py, pytorch/engine/config_builder.py (build_specdecode_config).
@@ -6,25 +6,20 @@ pytorch/models/module_map.py, pytorch/engine/config_builder.py (build_specdecode
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from headfirst.decide.engines import drafts
-from headfirst.decide.engines.answers import Answers
 from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest, Values
 from headfirst.decide.model.checkpoint import Checkpoint
 
 _METHODS = {"eagle": "eagle", "eagle3": "eagle3", "dflash": "dflash"}
 # Methods of multi-token prediction by the target's architecture; others have deepseek_mtp.
 _PREDICTING = (("Qwen3_5", "qwen3_5_mtp"), ("HYV3", "hy3_mtp"))
-# Targets whose states a draft of EAGLE3 gets: Kimi-K2 has the architecture of DeepSeek-V3.
-_EAGLE3 = ("LlamaForCausalLM", "Kimi", "DeepseekV3")
 # Its draft is divided as its target; EAGLE's others are whole on each rank.
 _DIVIDED = "Eagle3DeepseekV2ForCausalLM"
 _ALGORITHM, _MODEL = "--speculative-algorithm", "--speculative-draft-model"
 _SOURCE = "https://github.com/InternLM/lmdeploy/blob/main/docs/en/advance/spec_decoding.md"
 
 
-def needs(answers: Answers, request: DraftRequest) -> ArgumentNeeds:
+def needs(request: DraftRequest) -> ArgumentNeeds:
     """The folder, and the method where the user sets none; LMDeploy drafts one token by default."""
     user_algorithm = request.values.get("speculative_algorithm")
     method = str(user_algorithm or _method(request))
@@ -33,8 +28,6 @@ def needs(answers: Answers, request: DraftRequest) -> ArgumentNeeds:
         return ArgumentNeeds(
             problem=f"it has no method for a draft model {kind}: set engine_args={_ALGORITHM}"
         )
-    if problem := next(_refusals(answers, request, method), ""):
-        return ArgumentNeeds(problem=problem)
     return ArgumentNeeds(
         ({} if user_algorithm else {_ALGORITHM: method}) | {_MODEL: request.folder}, drafts.REASON, _SOURCE
     )
@@ -58,19 +51,3 @@ def _method(request: DraftRequest) -> str:
         return _METHODS.get(request.kind, "")
     name = request.target.architecture
     return next((method for start, method in _PREDICTING if name.startswith(start)), "deepseek_mtp")
-
-
-def _refusals(answers: Answers, request: DraftRequest, method: str) -> Iterator[str]:
-    target, draft = request.target, request.target.draft
-    named, known = f"LMDeploy {answers.version}", answers.support.pytorch.architectures
-    if draft is not None:
-        if draft.drafting and draft.drafting.speculators:
-            yield "LMDeploy does not read the format of speculators"
-        name = draft.architecture
-        if name == "LlamaForCausalLM" and method in ("eagle", "eagle3"):
-            name = method.capitalize() + name
-        if known and method in ("eagle", "eagle3", "dflash") and name not in known:
-            yield f"{named} does not have its architecture {name}"
-        yield from drafts.misfits(request)
-    if method == "eagle3" and not target.architecture.startswith(_EAGLE3):
-        yield f"{named} gives no draft of EAGLE3 the states of {target.architecture}"

@@ -155,7 +155,7 @@ def engine(answers: Answers) -> Engine:
         layout=layout.layout,
         layout_problems=partial(layout.problems, has),
         adapter_needs=lora.needs,
-        draft_needs=partial(draft.needs, answers),
+        draft_needs=draft.needs,
         named_draft=draft.named,
         memory_use=memory.memory_use,
         host_memory=host_memory.host_memory,

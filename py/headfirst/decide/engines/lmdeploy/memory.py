@@ -14,6 +14,7 @@ from headfirst.decide.engines.drafts import token_bytes
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.lmdeploy import draft, lora
 from headfirst.decide.engines.lmdeploy.layout import attention_tensor
+from headfirst.decide.engines.lora import estimated
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -54,7 +55,7 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values)
         attention_tensor=attention,
         draft_layers=checkpoint.nextn_layers if _predicts(checkpoint, values) else 0,
         draft_tensor=draft.ranks(checkpoint, layout.tensor),
-        estimates=frozenset(() if lora.is_known(checkpoint) else {"adapters"} & terms.keys()),
+        estimates=estimated(checkpoint) & terms.keys(),
         room=room_by_token(
             per_token, blocks * values.get("cache_block_seq_len", _BLOCK_TOKENS) if blocks else None
         ),

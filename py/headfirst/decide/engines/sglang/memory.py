@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from headfirst.decide.engines.base import MemoryFraction, MemoryUse, Values, cuda_overhead
 from headfirst.decide.engines.layout import Layout
+from headfirst.decide.engines.lora import estimated
 from headfirst.decide.engines.sglang import kv_cache, lora
 from headfirst.decide.engines.sglang.support import SupportTable
 from headfirst.decide.hardware.gpus import MIB, Gpu
@@ -75,8 +76,6 @@ def memory_use(
         terms["adapters"] = adapters / MIB
         fraction -= adapters / (gpu.memory_bytes - cuda_overhead(layout))
     attention = max(1, layout.tensor // layout.attention_data)
-    # Runners of FlashInfer keep adapters of all experts on each rank (_moe_runner_keeps_global_expert_ids).
-    known = lora.is_known(checkpoint, values) and not (layout.expert > 1 and gpu.reaches((10, 0)))
     return MemoryUse(
         terms={name: int(mib * MIB) for name, mib in terms.items() if mib},
         static_fraction=float(fraction),
@@ -95,7 +94,7 @@ def memory_use(
         vision_whole=bool(values.get("mm_enable_dp_encoder")),
         # utils/offloader.py, OffloaderV1: the parameters of layers, up to this size.
         host_weights=lambda layers: min(layers, values.get("cpu_offload_gb", 0) * 1024 * MIB),
-        estimates=frozenset(() if known else {"adapters"} & terms.keys()),
+        estimates=estimated(checkpoint) & terms.keys(),
     )
 
 

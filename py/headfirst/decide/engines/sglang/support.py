@@ -15,7 +15,6 @@ from pydantic import Field
 
 from headfirst.decide.engines.answers import MOST, Answers, Word, Words
 from headfirst.decide.engines.base import BF16_CAPABILITY, FLOAT_NAMES, Computing, Task, Values, overflow
-from headfirst.decide.engines.sglang import lora
 from headfirst.decide.frozen import Tolerant
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
@@ -34,8 +33,6 @@ _MARLIN_BITS, _MARLIN_GROUPS = (4, 8), (None, 32, 64, 128)
 # Kept whatever --quantization is, unless that quantises once more (base_config.py).
 _MODELOPT, _AGAIN = ("modelopt_fp8", "modelopt_fp4"), ("nvfp4_online", "quark_mxfp4")
 _LONGER, _TRUE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", {"true", "1", "yes", "y"}  # environ.py, EnvBool
-# Their checkpoints hold the draft layer themselves (arg_groups/speculative_hook.py, _handle_eagle_family).
-_DRAFT_IN_CHECKPOINT = {"EAGLE", "NEXTN"}
 
 
 class QuantizationSupport(Tolerant):
@@ -96,10 +93,8 @@ def problems(
         *(_gpu(checkpoint, gpu) or _quantization(named, has, checkpoint, gpu, values)),
         *(_task(has, checkpoint, task) or _vectors(has, checkpoint, task, values)),
         *overflow("SGLang", checkpoint, gpu, values),
-        *_arguments(checkpoint, values),
         *_all_to_all(checkpoint, gpu, values),
         *_expert_kernels(checkpoint, gpu, values),
-        *lora.problems(checkpoint, values),
     ]
 
 
@@ -289,18 +284,6 @@ def _expert_kernels(checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> 
     if gpu is None or gpu.reaches((10, 0)):
         return []
     return [f"its NVFP4 experts need --moe-runner-backend marlin on {gpu}"]
-
-
-def _arguments(checkpoint: Checkpoint, values: Values) -> list[str]:
-    algorithm = str(values.get("speculative_algorithm") or "").upper()
-    draft_in_checkpoint = algorithm in _DRAFT_IN_CHECKPOINT and checkpoint.nextn_layers > 0
-    needs_draft = algorithm not in {"", "NONE", "NGRAM"} and not draft_in_checkpoint
-    if not needs_draft or "speculative_draft_model_path" in values:
-        return []
-    return [
-        f"--speculative-algorithm {algorithm} needs --speculative-draft-model-path: the checkpoint has no "
-        "draft layers of its own"
-    ]
 
 
 def length_problems(checkpoint: Checkpoint, values: Values, environment: Mapping[str, str]) -> list[str]:

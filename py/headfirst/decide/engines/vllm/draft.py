@@ -1,19 +1,13 @@
-"""Draft models in vLLM 0.32.0 and 0.33.0: the arguments that they need, and what is refused.
+"""Draft models in vLLM 0.33.0: the arguments that they need.
 
-Source: config/speculative.py (SpeculativeConfig), engine/arg_utils.py (create_speculative_config),
-transformers_utils/configs/eagle.py and speculators/algos.py (architectures), models/registry.py.
+Source: config/speculative.py (SpeculativeConfig), engine/arg_utils.py (create_speculative_config).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from headfirst.decide.engines import drafts
-from headfirst.decide.engines.answers import Answers
 from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest, Values
 from headfirst.decide.engines.drafts import Default
-from headfirst.decide.engines.vllm.support import SupportTable
-from headfirst.decide.model.checkpoint import Checkpoint
 
 _METHODS = {kind: kind for kind in ("eagle", "eagle3", "mtp", "dflash", "dspark")}
 _METHODS[drafts.STANDALONE] = "draft_model"
@@ -26,17 +20,11 @@ _DEFAULTS = {
     "mtp": Default(1, "vLLM's config/speculative.py (n_predict)"),
     "draft_model": Default(5, f"{_DOCS}/draft_model"),
 }
-# Types of layers that it reads of the format speculators, by kind; None: all of them.
-_SPECULATORS: dict[str, tuple[str, ...] | None] = {
-    "eagle3": ("llama", "qwen3"),
-    "dflash": None,
-    "dspark": None,
-}
 _GEMMA = Default(4, f"{_RECIPES}/Google/gemma-4-31B-it.yaml")
 _STATED = "The draft's config.json states how many tokens it proposes."
 
 
-def needs(answers: Answers, request: DraftRequest) -> ArgumentNeeds:
+def needs(request: DraftRequest) -> ArgumentNeeds:
     """The folder, and method and number of tokens where the user sets none."""
     config = request.values.get("speculative_config") or {}
     user_method = request.values.get("spec_method") or config.get("method")
@@ -45,8 +33,6 @@ def needs(answers: Answers, request: DraftRequest) -> ArgumentNeeds:
         return ArgumentNeeds(
             problem="its kind is not known: set engine_args=--spec-method (eagle3, eagle, draft_model)"
         )
-    if problem := next(_refusals(answers, request, method), ""):
-        return ArgumentNeeds(problem=problem)
     arguments = {"--spec-model": request.folder} | ({} if user_method else {"--spec-method": method})
     note = _shorter(request, method)
     if request.values.get("spec_tokens") or config.get("num_speculative_tokens"):
@@ -78,32 +64,3 @@ def named(values: Values) -> tuple[str, str]:
     if model := values.get("spec_model"):
         return str(model), "--spec-model"
     return str((values.get("speculative_config") or {}).get("model") or ""), "--speculative-config"
-
-
-def _refusals(answers: Answers, request: DraftRequest, method: str) -> Iterator[str]:
-    has, named = answers.support, f"vLLM {answers.version}"
-    target, draft = request.target, request.target.draft
-    if draft is not None:
-        if what := _unknown(has, draft, method):
-            yield f"{named} does not have {what}"
-        yield from drafts.misfits(request)
-    if method in ("eagle3", "dflash", "dspark") and has.lacks(target.architecture, "eagle3"):
-        yield f"{named} gives no draft of {method} the states of {target.architecture}"
-
-
-def _unknown(has: SupportTable, draft: Checkpoint, method: str) -> str:
-    """What of the draft is in no registry; "" where it is, or where it is MTP, whose names are rewritten."""
-    drafting, name = draft.drafting, draft.architecture
-    if drafting and drafting.speculators:
-        read = _SPECULATORS.get(drafting.kind, ())
-        if read is None or drafting.speculators in read:
-            return ""
-        return f"the format of speculators for {drafting.kind} of {drafting.speculators} layers"
-    if method == "draft_model":
-        return "" if has.abilities(name) or not has.architectures else f"its architecture {name}"
-    if name in has.drafts or not has.drafts:
-        return ""
-    beginning = {"eagle": "Eagle", "eagle3": "Eagle3", "dflash": "DFlash"}.get(method, "")
-    if not (name.startswith(beginning) or (method != "eagle" and name.endswith(beginning))):
-        name = beginning + name
-    return "" if method == "mtp" or name in has.drafts else f"its architecture {name}"

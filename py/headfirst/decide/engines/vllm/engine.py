@@ -215,7 +215,7 @@ def engine(answers: Answers) -> Engine:
         computing=partial(support.computing, has),
         adapter_needs=lora.needs,
         adapter_slots=lora.SLOTS,
-        draft_needs=partial(draft.needs, answers),
+        draft_needs=draft.needs,
         named_draft=draft.named,
         length_problems=support.length_problems,
         memory_use=partial(memory.memory_use, has),

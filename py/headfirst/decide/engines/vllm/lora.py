@@ -1,6 +1,6 @@
-"""LoRA in vLLM 0.32.0 and 0.33.0: the adapters that it accepts, and the buffers that it allocates for them.
+"""LoRA in vLLM 0.33.0: the rank that adapters need, and the buffers that it allocates for them.
 
-Source: config/lora.py (LoRAConfig, MaxLoRARanks), lora/peft_helper.py (validate_legal), lora/layers.
+Source: config/lora.py (LoRAConfig, MaxLoRARanks), lora/layers.
 """
 
 from __future__ import annotations
@@ -20,26 +20,12 @@ from headfirst.decide.model.checkpoint import Checkpoint, Moe
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # values of --max-lora-rank
 _DEFAULT = 16
 SLOTS = AdapterSlots("--max-loras", default=1)
-_SAVED = frozenset({"classifier", "score"})
-# Values of init_lora_weights that leave the base weights as they are.
-_INITS = frozenset({"", "gaussian", "eva", "orthogonal", "mica", "lora_ga"})
-_REFUSED = {
-    "use_dora": "DoRA",
-    "lora_bias": "a LoRA bias (lora_bias)",
-    "alora_invocation_tokens": "an activated LoRA (alora_invocation_tokens)",
-    "layer_replication": "layer_replication",
-    "use_bdlora": "a block-diagonal LoRA (use_bdlora)",
-    "use_qalora": "QALoRA (use_qalora)",
-}
 # With images or sound: their language model, which vLLM looks up at start, has adapters for both ends.
 _ENDS = ("Cohere2Vision", "Exaone4_5", "Granite", "Lfm2Vl", "Llama4", "MiniCPM", "Qwen3VL", "Qwen3_5")
 
 
 def needs(adapters: Adapters, values: Values) -> ArgumentNeeds:
-    """--max-lora-rank for these adapters; a problem is what vLLM refuses of one."""
-    max_rank = values.get("max_lora_rank")
-    if problem := lora.refusal("vLLM", adapters, lambda config: _refusals(config, max_rank)):
-        return ArgumentNeeds(problem=problem)
+    """--max-lora-rank for these adapters."""
     known = {name: config.largest_rank for name, config in adapters.items() if config}
     limit = rank_limit(tuple(adapters.values()), values)
     note = ""
@@ -48,7 +34,7 @@ def needs(adapters: Adapters, values: Values) -> ArgumentNeeds:
             f"vLLM accepts ranks up to {limit} and ends at start with a larger one: "
             "engine_args=--max-lora-rank raises it."
         )
-    arguments = {} if max_rank or limit == _DEFAULT else {"--max-lora-rank": str(limit)}
+    arguments = {} if values.get("max_lora_rank") or limit == _DEFAULT else {"--max-lora-rank": str(limit)}
     name = max(known, key=lambda name: known[name], default="")
     largest = known.get(name, 0)
     reason = f"The largest rank of the adapters is {largest} ({name}); the default is {_DEFAULT}."
@@ -61,24 +47,6 @@ def rank_limit(adapters: tuple[AdapterConfig | None, ...], values: Values) -> in
         return int(max_rank)
     largest = max((config.largest_rank if config else _DEFAULT for config in adapters), default=_DEFAULT)
     return next((value for value in _RANKS if value >= largest), _RANKS[-1])
-
-
-def _refusals(config: AdapterConfig, max_rank: int | None) -> Iterator[str]:
-    if config.absent:
-        yield f"no {' and no '.join(config.absent)}"
-    if saved := [name for name in config.saved_modules if name not in _SAVED]:
-        yield f"modules_to_save={', '.join(saved)}, and only a classifier or score can be saved"
-    for name, title in _REFUSED.items():
-        if name in config.features:
-            yield title
-    if config.init.lower() not in _INITS:
-        yield f"init_lora_weights={config.init}, which changes the base model's weights"
-    if config.bias != "none":
-        yield f"bias={config.bias}"
-    if config.largest_rank > (max_rank or _RANKS[-1]):
-        yield f"rank {config.largest_rank}, and " + (
-            f"--max-lora-rank is {max_rank}" if max_rank else f"ranks go up to {_RANKS[-1]}"
-        )
 
 
 def buffer_bytes(has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Values) -> int:
@@ -102,12 +70,6 @@ def buffer_bytes(has: SupportTable, checkpoint: Checkpoint, layout: Layout, valu
         elements += 2 * (checkpoint.vocab_size + checkpoint.hidden_size)  # each rank has all of both
     slots, rank = values.get("max_loras", SLOTS.default), rank_limit(checkpoint.adapters, values)
     return int(slots * rank * elements * lora.element_bytes(checkpoint))
-
-
-def is_known(checkpoint: Checkpoint) -> bool:
-    """Whether `buffer_bytes` counts every layer of the model."""
-    state = checkpoint.recurrent
-    return lora.is_known(checkpoint, linear=state is not None and state.kind == "gdn")
 
 
 def _modules(names: list[str] | None) -> frozenset[str] | None:

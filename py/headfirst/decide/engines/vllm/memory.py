@@ -14,6 +14,7 @@ from functools import partial
 from headfirst.decide.engines.arguments import whole
 from headfirst.decide.engines.base import MemoryFraction, MemoryUse, Values
 from headfirst.decide.engines.layout import Layout
+from headfirst.decide.engines.lora import estimated
 from headfirst.decide.engines.vllm import kv_cache, lora
 from headfirst.decide.engines.vllm.layout import draft_ranks, expert_ranks
 from headfirst.decide.engines.vllm.support import SupportTable
@@ -112,7 +113,7 @@ def memory_use(
         fraction=MemoryFraction(
             "--gpu-memory-utilization", float(utilization), "gpu_memory_utilization" in values
         ),
-        estimates=(_ESTIMATES if lora.is_known(checkpoint) else _ESTIMATES | {"adapters"}) & terms.keys(),
+        estimates=(_ESTIMATES | estimated(checkpoint)) & terms.keys(),
         vision_whole=values.get("mm_encoder_tp_mode") == "data",
         host_weights=partial(_host_weights, checkpoint, values),
         max_context=longest,
