@@ -23,6 +23,7 @@ from known_models import model
 from together import together
 
 ENGINE = engines.get("vllm")
+GEMMA = {"architecture": "Gemma3ForCausalLM"}
 # What vLLM's own functions computed.
 RECORD: dict[str, Any] = json.loads(
     (Path(__file__).parent / "data/vllm-0.33.0-memory.json").read_text(encoding="utf-8")
@@ -232,9 +233,6 @@ def test_fp8_is_served_from_turing_on() -> None:
     assert ENGINE.fp8_capability(model(R1)) == (7, 5)
 
 
-GEMMA = {"architecture": "Gemma3ForCausalLM"}
-
-
 @together(
     ("changes", "gpu", "arguments", "task", "words"),
     [
@@ -258,17 +256,6 @@ GEMMA = {"architecture": "Gemma3ForCausalLM"}
         ({"dtype": "bitsandbytes"}, "H100-80G", "", "chat", "does not have the quantisation bitsandbytes"),
         ({"dtype": "mxfp4"}, "T4", "", "chat", "mxfp4 from compute capability 8.0 on, unlike T4"),
         ({}, "V100-32G", "", "chat", "has kernels from compute capability 7.5 on, unlike V100-32G"),
-        ({}, "T4", "--dtype bfloat16", "chat", "--dtype sets BF16, which needs compute capability 8.0, unl"),
-        (GEMMA, "H100-80G", "--dtype half", "chat", "in BF16 or FP32, and --dtype sets FP16"),
-        (
-            {"architecture": "Gemma2ForSequenceClassification"},
-            "H100-80G",
-            "--dtype half",
-            "reward",
-            "sets FP16",
-        ),
-        (GEMMA | {"dtype": "awq"}, "T4", "", "chat", "on T4 (compute capability 7.5) needs FP32, in which"),
-        ({"dtype": "gptq"}, "L4", "--dtype float32", "chat", "--dtype sets FP32, in which vLLM does not co"),
     ],
 )
 def test_what_is_refused(
@@ -398,54 +385,15 @@ def test_the_type_that_it_computes_in(
     assert (computing and computing.dtype) == dtype
 
 
-@pytest.mark.parametrize(
-    ("architecture", "flashinfer"),
-    [
-        ("GraniteForCausalLM", True),
-        ("GraniteSWAForCausalLM", False),  # sinks
-        ("Moondream3ForCausalLM", False),  # attention in both directions within an image
-        ("UnlimitedOCRForCausalLM", False),  # a window of generated tokens
-    ],
-)
-def test_an_fp8_cache_on_ampere_needs_flashinfers_kernels(architecture: str, flashinfer: bool) -> None:
-    problems = refused(model(QWEN, architecture=architecture), "A100-80G", "--kv-cache-dtype fp8")
-    assert (
-        any("--kv-cache-dtype bfloat16 keeps it in 16 bits" in problem for problem in problems) != flashinfer
-    )
-
-
-GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
-MODELOPT = {"quant_method": "modelopt", "quant_algo": "FP8"}
-
-
 def quantized(dtype: str, config: dict[str, object]) -> Checkpoint:
     return model(QWEN, dtype=dtype, quantization=quantization.read(config, "x"))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "config", "gpu", "arguments", "words"),
-    [
-        ("gptq", GPTQ, "A100-80G", "--quantization gptq_marlin", None),
-        ("gptq", GPTQ, "A100-80G", "--quantization moe_wna16", None),
-        ("gptq", GPTQ | {"desc_act": True}, "A100-80G", "--quantization moe_wna16", "not with moe_wna16"),
-        ("gptq", GPTQ, "A100-80G", "--quantization humming", None),
-        ("gptq", GPTQ, "A100-80G", "--quantization awq", "is quantised with gptq, not with awq"),
-        ("awq", {"quant_method": "awq", "bits": 4}, "A100-80G", "--quantization fp8", "not with fp8"),
-        ("fp8", {"quant_method": "compressed-tensors"}, "H100-80G", "--quantization fp8", "not with fp8"),
-        ("fp8", MODELOPT, "H100-80G", "--quantization fp8", None),
-        ("fp_quant", {"quant_method": "fp_quant"}, "B200-180G", "", "--allow-deprecated-quantization alone"),
-        ("fp_quant", {"quant_method": "fp_quant"}, "B200-180G", "--allow-deprecated-quantization", None),
-    ],
-)
-def test_a_quantised_checkpoint_is_loaded_by_its_own_method(
-    dtype: str, config: dict[str, object], gpu: str, arguments: str, words: str | None
-) -> None:
-    problems = refused(quantized(dtype, config), gpu, arguments)
-    assert (words in " ".join(problems)) if words else problems == []
-
-
 def test_fp8_of_other_methods_has_their_lowest_capability() -> None:
-    assert ENGINE.fp8_capability(quantized("fp8", MODELOPT)) == (8, 0)
+    assert ENGINE.fp8_capability(quantized("fp8", {"quant_method": "modelopt", "quant_algo": "FP8"})) == (
+        8,
+        0,
+    )
     assert ENGINE.fp8_capability(quantized("fp8", {"quant_method": "compressed-tensors"})) == (7, 5)
     assert ENGINE.fp8_capability(quantized("fp8", {"quant_method": "fbgemm_fp8"})) is None
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.decide import engines
 from headfirst.decide.engines.vllm import kv_cache, layout
 from headfirst.decide.hardware.gpus import find
-from headfirst.decide.model import catalogue
 from model_configs import checkpoint
 from together import together
 
@@ -43,30 +41,3 @@ def test_the_cache_is_what_vllm_computes(name: str) -> None:
         assert ours == pytest.approx({key: row[key] for key in ours}, rel=0.1), where
         requests = blocks.room(size, longest, None).requests or 0
         assert requests == pytest.approx(row["max_num_seqs"] or 0, rel=0.1), where
-
-
-@together(
-    ("model", "gpu", "values", "refused"),
-    [
-        ("nvidia--DeepSeek-V3.1-NVFP4", "A100-80G", {}, True),
-        ("nvidia--DeepSeek-V3.1-NVFP4", "A100-80G", {"kv_cache_dtype": "bfloat16"}, False),
-        ("nvidia--DeepSeek-V3.1-NVFP4", "L40S", {}, False),
-        ("nvidia--DeepSeek-V3.1-NVFP4", "H100-80G", {"kv_cache_dtype": "fp8"}, False),
-        # Two sizes of heads: Triton's kernels (Gemma4Config).
-        ("nvidia/Gemma-4-31B-IT-NVFP4", "A100-80G", {}, True),
-        ("nvidia/Gemma-4-31B-IT-NVFP4", "A100-80G", {"attention_backend": "FLASHINFER"}, False),
-        ("nvidia/Gemma-4-31B-IT-NVFP4", "H100-80G", {}, False),
-        # FlashInfer's kernels from 8.0 on, for heads of 64, 128, 256 and 512, without sinks.
-        ("nvidia/Qwen3-235B-A22B-NVFP4", "A100-80G", {}, False),
-        ("nvidia/Qwen3-235B-A22B-NVFP4", "A100-80G", {"attention_backend": "TRITON_ATTN"}, True),
-        ("Qwen/Qwen3-8B", "T4", {"kv_cache_dtype": "fp8"}, True),
-        ("microsoft/Phi-3-mini-4k-instruct", "A100-80G", {"kv_cache_dtype": "fp8"}, True),
-        ("openai/gpt-oss-20b", "A100-80G", {"kv_cache_dtype": "fp8"}, True),
-    ],
-)
-def test_an_fp8_cache_below_ada_needs_flashinfer(
-    model: str, gpu: str, values: dict[str, Any], refused: bool
-) -> None:
-    described = catalogue.lookup(model) or checkpoint(model)
-    problems = engines.get("vllm").support_problems(described, find(gpu), "chat", values)
-    assert any("--kv-cache-dtype " in problem for problem in problems) == refused

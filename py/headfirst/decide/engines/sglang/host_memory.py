@@ -1,4 +1,4 @@
-"""Host memory of SGLang 0.5.22 and 0.5.23: HiCache, the copies that decode replicas keep, offloaded weights.
+"""Host memory of SGLang 0.5.23: HiCache, the copies that decode replicas keep, offloaded weights.
 
 Sources: srt/mem_cache/pool_host/base.py (HostKVCache, host_memory_budget_bytes), hicache_auto_size.py,
 kv_cache_builder.py (resolve_decode_retraction_backup), hicache_storage.py (HiCacheFile),
@@ -34,8 +34,7 @@ _FILES = "/tmp/hicache"  # noqa: S108 - SGLang's own folder in the container
 
 def host_memory(request: HostRequest) -> KeptMemory:
     """What all ranks of a host keep there."""
-    memory = with_weights(request, _cache(request))
-    return replace(memory, problems=_problems(request))
+    return with_weights(request, _cache(request))
 
 
 def _cache(request: HostRequest) -> KeptMemory:
@@ -79,45 +78,6 @@ def _without(request: HostRequest, *, backup: bool) -> KeptMemory:
 def _share(request: HostRequest) -> float:
     share: float = request.values.get("hicache_host_memory_fraction", _SHARE)
     return share
-
-
-def _problems(request: HostRequest) -> tuple[str, ...]:
-    values, problems = request.values, []
-    role, hierarchical = values.get("disaggregation_mode"), values.get("enable_hierarchical_cache")
-    if values.get("enable_lmcache"):
-        others = {
-            "--enable-hierarchical-cache": hierarchical,
-            "--disable-radix-cache": values.get("disable_radix_cache"),
-            "a division of prefill and decode": role,
-        }
-        problems += [f"--enable-lmcache excludes {what}" for what, is_set in others.items() if is_set]
-    if hierarchical and values.get("disable_radix_cache"):
-        problems.append("--enable-hierarchical-cache excludes --disable-radix-cache")
-    if hierarchical and role == "decode" and not values.get("disaggregation_decode_enable_radix_cache"):
-        problems.append(
-            "a decode replica has no prefix cache, which --enable-hierarchical-cache needs: write it in "
-            "prefill_engine_args, or add --disaggregation-decode-enable-radix-cache to decode_engine_args"
-        )
-    offloads = values.get("disaggregation_decode_enable_offload_kvcache")
-    if offloads and role != "decode":
-        problems.append("--disaggregation-decode-enable-offload-kvcache is for decode_engine_args alone")
-    if offloads and not values.get("hicache_storage_backend"):
-        problems.append(
-            "--disaggregation-decode-enable-offload-kvcache does not work without --hicache-storage-backend"
-        )
-    buffers = values.get("hicache_host_memory_mode") == "buffer_only"
-    if buffers and (hierarchical or role == "decode"):
-        if not values.get("hicache_storage_backend"):
-            problems.append(
-                "--hicache-host-memory-mode buffer_only does not work without --hicache-storage-backend"
-            )
-        elif role == "decode":
-            problems.append("--hicache-host-memory-mode buffer_only is for prefill_engine_args alone")
-    if hierarchical and values.get("hicache_size", 0) <= 0 and values.get("hicache_ratio", 0) < 0:
-        problems.append("--hicache-ratio is not negative")
-    if not 0 < _share(request) <= 1:
-        problems.append("--hicache-host-memory-fraction is above 0 and at most 1")
-    return tuple(problems)
 
 
 def _storage(request: HostRequest) -> tuple[tuple[KeptFolder, ...], tuple[str, ...], dict[str, int]]:

@@ -1,4 +1,4 @@
-"""Host memory of vLLM 0.32 and 0.33: KV caches that connectors keep there, and offloaded weights.
+"""Host memory of vLLM 0.33: KV caches that connectors keep there, and offloaded weights.
 
 Sources: vllm/config/vllm.py (_post_init_kv_transfer_config), config/cache.py, v1/kv_offload/cpu/spec.py and
 shared_offload_region.py, distributed/kv_transfer/kv_connector/v1/simple_cpu_offload_connector.py,
@@ -7,11 +7,11 @@ v1/kv_offload/tiering/fs/manager.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headfirst.decide.engines.arguments import Values, whole
+from headfirst.decide.engines.arguments import whole
 from headfirst.decide.engines.host_memory import (
     GIB,
     LMCACHE_SERVER,
@@ -33,19 +33,7 @@ _SIMPLE_DISK_BYTES = 100 * GIB  # of each rank
 
 def host_memory(request: HostRequest) -> KeptMemory:
     """What all ranks of a host keep there."""
-    memory = with_weights(request, _cache(request))
-    return replace(memory, problems=(*_layer_problems(request.values), *memory.problems))
-
-
-def _layer_problems(values: Values) -> Iterator[str]:
-    """What OffloadConfig refuses (config/offload.py)."""
-    group, layers = values.get("offload_group_size", 0), values.get("offload_num_in_group", 1)
-    if group <= 0 and values.get("offload_backend") != "prefetch":
-        return
-    if layers > group:
-        yield f"--offload-num-in-group {layers} is above --offload-group-size {group}"
-    if values.get("offload_prefetch_step", 1) < 1:
-        yield "--offload-prefetch-step is 1 or more"
+    return with_weights(request, _cache(request))
 
 
 def _cache(request: HostRequest) -> KeptMemory:
@@ -62,8 +50,6 @@ def _cache(request: HostRequest) -> KeptMemory:
         )
     if values.get("kv_offloading_backend") == "lmcache":
         return KeptMemory(notes=(LMCACHE_SERVER,))
-    if size <= 0:
-        return KeptMemory(problems=(f"{_SIZE} is above 0",))
     if request.environment.get("VLLM_USE_SIMPLE_KV_OFFLOAD", "0") not in ("", "0"):
         return _private(request, int(size * GIB) // _group(request), Lever(_SIZE, _CACHE, 0))
     return _region(request, int(size * GIB), Lever(_SIZE, _CACHE, GIB))
@@ -78,17 +64,13 @@ def _of_connector(request: HostRequest, name: str, extra: Mapping[str, Any]) -> 
     if name == "SimpleCPUOffloadConnector":
         size = whole(extra, _BYTES, _SIMPLE_BYTES) // _group(request)
         memory = _private(request, whole(extra, f"{_BYTES}_per_rank", size), Lever(_BYTES, _CACHE, 0))
-        if extra.get("kv_offload_backend") != "disk":
+        if extra.get("kv_offload_backend") != "disk" or not extra.get("disk_path"):
             return memory
-        if not extra.get("disk_path"):
-            return KeptMemory(problems=('kv_offload_backend "disk" does not work without disk_path',))
         most = whole(extra, "disk_capacity_bytes", _SIMPLE_DISK_BYTES) * request.ranks
         return KeptMemory(folders=(KeptFolder(str(extra["disk_path"]), "disk_path", f"{most / GIB:g} GiB"),))
     if name != "OffloadingConnector":
         return None
     used = whole(extra, _BYTES, 0)
-    if not used:
-        return KeptMemory(problems=(f"OffloadingConnector does not work without {_BYTES}",))
     tiers = extra.get("secondary_tiers")
     folders = tuple(
         KeptFolder(str(tier["root_dir"]), "root_dir")

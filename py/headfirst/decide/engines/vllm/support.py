@@ -18,13 +18,6 @@ from headfirst.decide.model.task import GENERATING
 
 # Names in checkpoints -> the registry's (override_quantization_method, _normalize_quantization_config).
 _ALIASES = {"auto-round": "inc", "compressed_tensors": "compressed-tensors"}
-# Further names of what loads a checkpoint (override_quantization_method of the methods).
-_ALSO = {
-    "awq": {"auto_awq", "awq_marlin"},
-    "gptq": {"auto_gptq", "gptq_marlin"},
-    "fp8": {"deepseek_v4_fp8"},
-    "compressed_tensors": {"compressed-tensors"},
-}
 # Kept whatever --quantization is, unless that is Humming's.
 _KEPT = ("auto-round", "modelopt", "modelopt_fp4", "modelopt_mixed", "modelopt_mxfp8")
 SPARSE_CAPABILITY = (9, 0)
@@ -33,17 +26,6 @@ _CONVERTED = {"embed": "task=embedding", "classify": "task=rerank"}
 # The lowest of the cubins in both wheels (vllm/_C_stable_libtorch.abi3.so: sm_75 to sm_120): CUDA 13 has no
 # compiler for Volta.
 LOWEST_CAPABILITY = (7, 5)
-# v1/attention/backends/flashinfer.py, supports_compute_capability and get_supported_head_sizes.
-FLASHINFER_CAPABILITY = (8, 0)
-_FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
-# Below Hopper only Triton has their heads of two sizes (models/config.py, Gemma4Config), their sinks
-# (flashinfer.py, supports_sink; of Granite only with layer_types), their window of generated tokens
-# (UnlimitedOCRForCausalLMConfig) or their attention in both directions within an image (is_mm_prefix_lm).
-_WITHOUT_FLASHINFER = (
-    *("Gemma4", "DiffusionGemma", "EmbeddingGemma2", "GptOss", "OpenAIPrivacyFilter", "Laguna", "MiMoV2"),
-    *("GraniteSWA", "GraniteMoeSWA", "UnlimitedOCR", "Gemma3ForConditionalGeneration", "Bagel", "Molmo2"),
-    *("Moondream3", "HfMoondream", "PaliGemma"),
-)
 _LONGER, _TRUE = "VLLM_ALLOW_LONG_MAX_MODEL_LEN", ("1", "true")  # envs.py
 # With them max_position_embeddings is the context; the factor of other types multiplies it (config/model.py,
 # _get_and_verify_max_len).
@@ -68,7 +50,6 @@ class SupportTable(Tolerant):
     drafts: Words = frozenset()
     quantizations: Annotated[dict[Word, Annotated[int, Field(ge=0, le=1000)]], Field(max_length=MOST)] = {}
     deprecated_quantizations: Words = frozenset()
-    float32_quantizations: Words = frozenset()
     without_float16: Words = frozenset()
 
     def abilities(self, architecture: str) -> frozenset[str] | None:
@@ -113,7 +94,6 @@ def problems(
         *_architecture(named, has, checkpoint, task, values),
         *_runner(task, values),
         *(_gpu(named, gpu) or _quantization(named, has, checkpoint, gpu, values)),
-        *_dtype(has, checkpoint, gpu, values),
         *_sparse_attention(named, checkpoint, gpu),
         *_fp8_cache(named, checkpoint, gpu, values),
     ]
@@ -190,26 +170,6 @@ def _supported(has: SupportTable, checkpoint: Checkpoint, gpu: Gpu) -> list[str]
     return [name for name in types if name != "fp16" or not without]
 
 
-def _dtype(has: SupportTable, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Iterator[str]:
-    """Types that it refuses for the GPU, the model or the quantisation."""
-    dtype = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
-    if dtype == "fp16" and checkpoint.architecture in has.without_float16:
-        yield f"vLLM computes {checkpoint.architecture} in BF16 or FP32, and --dtype sets FP16"
-    if gpu is None:
-        return
-    if dtype == "bf16" and gpu.lacks(BF16_CAPABILITY):
-        needed = capability_text(BF16_CAPABILITY)
-        yield f"--dtype sets BF16, which needs compute capability {needed}, unlike {gpu}"
-    method = values.get("quantization") or _method(checkpoint)
-    if method in FLOATS or not has.float32_quantizations:
-        return
-    if _ALIASES.get(method, method) in has.float32_quantizations:
-        return
-    if (dtype or _supported(has, checkpoint, gpu)[0]) == "fp32":
-        why = "--dtype sets" if dtype else f"{checkpoint.architecture} on {gpu} needs"
-        yield f"{why} FP32, in which vLLM does not compute {method}"
-
-
 def _sparse_attention(named: str, checkpoint: Checkpoint, gpu: Gpu | None) -> Iterator[str]:
     """Latent attention with an index, and DeepSeek-V4's (v1/attention/backends/mla)."""
     indexed = checkpoint.mla is not None and checkpoint.index is not None
@@ -219,29 +179,15 @@ def _sparse_attention(named: str, checkpoint: Checkpoint, gpu: Gpu | None) -> It
 
 
 def _fp8_cache(named: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Iterator[str]:
-    """Below Ada only FlashInfer's kernels read FP8: Triton's refuse it, FlashAttention's begin with Hopper
-    (v1/attention/backends, platforms/cuda.py)."""
-    if gpu is None or not gpu.lacks(FP8_CAPABILITY) or _with_flashinfer(checkpoint, gpu, values):
-        return
-    cache_dtype = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
+    """Below Ada only FlashInfer's kernels read FP8, from 8.0 on and not of latent attention
+    (v1/attention/backends)."""
+    read = checkpoint.mla is None and gpu is not None and gpu.reaches(BF16_CAPABILITY)
     argument = str(values.get("kv_cache_dtype", "auto"))
-    if (cache_dtype if argument == "auto" else argument).startswith("fp8"):
-        plain = "float16" if gpu.lacks(BF16_CAPABILITY) else "bfloat16"
-        yield (
-            f"{named} keeps an FP8 KV cache of {checkpoint.architecture} from compute capability "
-            f"{capability_text(FP8_CAPABILITY)} on, unlike {gpu}; --kv-cache-dtype {plain} keeps it in 16 "
-            "bits"
-        )
-
-
-def _with_flashinfer(checkpoint: Checkpoint, gpu: Gpu, values: Values) -> bool:
-    """Whether attention is FlashInfer's where FlashAttention's kernels cannot read the KV cache."""
-    if gpu.lacks(FLASHINFER_CAPABILITY) or checkpoint.mla is not None:
-        return False
-    if backend := values.get("attention_backend"):
-        return str(backend).upper() == "FLASHINFER"
-    fits = {checkpoint.kv(kind).key_dim for kind in checkpoint.layer_types} <= _FLASHINFER_HEADS
-    return fits and not checkpoint.architecture.startswith(_WITHOUT_FLASHINFER)
+    stored = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
+    kept = stored if argument == "auto" else argument
+    if gpu is not None and gpu.lacks(FP8_CAPABILITY) and not read and kept.startswith("fp8"):
+        lowest = capability_text(FP8_CAPABILITY)
+        yield f"{named} reads an FP8 KV cache here from compute capability {lowest} on, unlike {gpu}"
 
 
 def _method(checkpoint: Checkpoint) -> str:
@@ -266,30 +212,13 @@ def _quantization(
         yield "its weights are INT8 and its config.json has no quantization_config, which vLLM needs"
     if argument is None and checkpoint.dtype in (*FLOATS, "fp8", "int8"):
         return
-    if argument and stored not in (*FLOATS, "int8") and not _loads(checkpoint, stored, argument):
-        yield f"the checkpoint is quantised with {stored}, not with {argument}: leave --quantization out"
-        return
     method = stored if argument is None or (stored in _KEPT and argument != "humming") else argument
     lowest = has.capability(method)
     if lowest is None:
         yield f"{named} does not have the quantisation {method}"
-    elif _is_deprecated(has, method) and not values.get("allow_deprecated_quantization"):
-        yield f"{named} serves {method} with --allow-deprecated-quantization alone"
     elif gpu is not None and gpu.lacks(lowest):
         needed = capability_text(lowest)
         yield f"{named} serves {method} from compute capability {needed} on, unlike {gpu}"
-
-
-def _loads(checkpoint: Checkpoint, stored: str, argument: str) -> bool:
-    """Whether a checkpoint that is quantised with `stored` is loaded with --quantization `argument`."""
-    quantization = checkpoint.quantization
-    if stored in _KEPT:
-        return True
-    if argument == "moe_wna16":
-        bits = quantization.bits if quantization else None
-        fits = bits in (None, 4) if stored == "awq" else stored == "gptq" and bits in (None, 4, 8)
-        return fits and not (quantization and "desc_act" in quantization.variants)
-    return argument in (stored, "humming") or argument in _ALSO.get(stored, ())
 
 
 def _is_deprecated(has: SupportTable, method: str) -> bool:
