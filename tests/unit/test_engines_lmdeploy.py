@@ -254,12 +254,6 @@ def test_the_back_end_that_is_taken(
         ({}, "vision", {}, "reads no images"),
         ({}, "chat", {"backend": "turbomind", "quant_policy": "fp8"}, "no FP8 KV cache"),
         ({}, "chat", {"backend": "turbomind", "num_gpu_blocks": 9}, "TurboMind has no --num-gpu-blocks"),
-        (
-            {"architecture": "DeepseekV32ForCausalLM", "mla": R1.mla},
-            "chat",
-            {"quant_policy": "8"},
-            "write --quant-policy fp8",
-        ),
     ],
 )
 def test_what_is_not_served(changes: dict[str, Any], task: Any, values: dict[str, Any], clause: str) -> None:

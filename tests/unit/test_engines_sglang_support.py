@@ -202,8 +202,6 @@ GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
         ("gptq", GPTQ | {"group_size": 256}, "A100-80G", "", "does not load checkpoints quantised with gptq"),
         ("gptq", GPTQ, "A100-80G", "--quantization humming", None),
         ("gptq", GPTQ, "A100-80G", "--quantization moe_wna16", None),
-        ("gptq", GPTQ | {"desc_act": True}, "A100-80G", "--quantization moe_wna16", "not with moe_wna16"),
-        ("mxfp4", {"quant_method": "mxfp4"}, "A100-80G", "--quantization humming", "not with humming"),
         ("modelopt", {"quant_method": "modelopt", "quant_algo": "MXFP8"}, "H100-80G", "", "mxfp8 needs"),
         ("modelopt", {"quant_method": "modelopt", "quant_algo": "NVFP4"}, "A100-80G", "", None),
         ("compressed_tensors", {"quant_method": "compressed_tensors"}, "H100-80G", "", "does not load"),

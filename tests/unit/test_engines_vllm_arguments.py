@@ -89,7 +89,6 @@ def test_values_are_typed_by_destination() -> None:
         ),
         ("--kv-transfer-config NixlConnector", "It takes a JSON object."),
         ("--compilation-config.levl 3", "--compilation-config has no key 'levl'."),
-        ("--enable-auto-tool-choice", "does not work without --tool-call-parser."),
         ("--tool-call-parser hermis", "--tool-call-parser cannot be 'hermis'."),
         ("--enforce-eager 1", "'1' is in the place of a flag."),
         ("--seed 1 --seed 2", "--seed is given twice."),

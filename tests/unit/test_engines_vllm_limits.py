@@ -11,11 +11,9 @@ import pytest
 from headfirst.decide import engines
 from headfirst.decide.engines.base import Task
 from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.vllm import kv_cache, lora, memory
-from headfirst.decide.engines.vllm.kv_cache import Blocks
+from headfirst.decide.engines.vllm import lora, memory
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue, quantization
-from headfirst.decide.model.caches import RecurrentState
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.fit import fit
 from headfirst.decide.plan.types import Fit
@@ -182,53 +180,6 @@ def test_int8_in_blocks_is_refused() -> None:
     assert "does not have the quantisation blockwise_int8" in problem
 
 
-def blocks(checkpoint: Checkpoint, layout: Layout, given: dict[str, Any], in_flight: int = 0) -> Blocks:
-    return kv_cache.blocks(checkpoint, gpus.find("A100-80G"), layout, given, in_flight=in_flight, drafts=0)
-
-
-def test_layers_with_a_window_keep_the_window_and_what_is_in_flight() -> None:
-    gemma = model(
-        QWEN, layer_types=(("sliding",) * 5 + ("full",)) * 10 + ("sliding",) * 4, sliding_window=1024
-    )
-    pool = blocks(gemma, Layout(4), {}, in_flight=4096)
-    # Groups of ten layers: one of full ones and six of those with a window.
-    assert pool.bytes == 10 * 16 * 2 * 2 * 128 * 2
-    assert pool.of_request(131072) == 131072 // 16 + 6 * (-(-(1023 + 4096) // 16) + 1)
-    assert pool.bytes_per_token == 10 * 2 * 2 * 128 * 2
-    assert blocks(gemma, Layout(4), {"disable_hybrid_kv_cache_manager": True}).bytes_per_token == (
-        64 * 2 * 2 * 128 * 2
-    )
-
-
-@pytest.mark.parametrize("case", RECORD["windows"])
-def test_the_blocks_of_a_window_are_what_vllm_computes(case: dict[str, int]) -> None:
-    layers = ("sliding", "full")
-    checkpoint = model(QWEN, layer_types=layers, layers=2, kv_heads=1, sliding_window=case["window"])
-    pool = blocks(checkpoint, Layout(1), {}, in_flight=case["in_flight"])
-    longest = case["longest_request"]
-    assert pool.of_request(longest) == -(-longest // 16) + case["blocks"]
-
-
-# Qwen3.5-397B-A17B at TP 8; a state has 12,288 channels and 64 matrices of 128 x 128 in float32.
-GDN = RecurrentState(
-    kind="gdn", channels=12288, conv_kernel=4, heads=64, rows=128, columns=128, dtype="float32"
-)
-
-
-def test_a_block_is_as_large_as_a_recurrent_state() -> None:
-    hybrid = model(QWEN, layer_types=(("linear",) * 3 + ("full",)) * 16, recurrent=GDN, kv_heads=2)
-    pool = blocks(hybrid, Layout(8), {})
-    state = 12288 // 8 * 3 * 2 + 64 // 8 * 128 * 128 * 4
-    tokens = -(-state // (16 * 512)) * 16
-    assert (pool.tokens, pool.bytes) == (tokens, tokens * 512 * 16)
-    # One group of attention, and three whose requests keep two states each for the prefix cache.
-    assert pool.of_request(tokens + 1) == 2 + 3 * 2
-    assert blocks(hybrid, Layout(8), {"enable_prefix_caching": False}).of_request(1) == 1 + 3
-    room = pool.room(100 * pool.bytes, 40960, None)
-    assert room.requests == 100
-    assert pool.of_request(room.longest) <= 99 or room.longest == 40960
-
-
 def test_fp8_is_served_from_turing_on() -> None:
     assert ENGINE.fp8_capability(model(R1)) == (7, 5)
 
@@ -237,13 +188,6 @@ def test_fp8_is_served_from_turing_on() -> None:
     ("changes", "gpu", "arguments", "task", "words"),
     [
         ({"architecture": "NoneForCausalLM"}, "H100-80G", "", "chat", "does not have the architecture None"),
-        (
-            {"architecture": "ArcticForCausalLM"},
-            None,
-            "",
-            "chat",
-            "0.28.0 was the last version that supports it",
-        ),
         ({"architecture": "BertModel"}, "H100-80G", "", "chat", "gives embeddings or scores and does not"),
         ({}, "H100-80G", "", "vision", "gives Qwen2ForCausalLM no images"),
         (
@@ -268,21 +212,6 @@ def test_what_is_refused(
 @pytest.mark.parametrize("task", ["embedding", "rerank", "reward"])
 def test_models_that_generate_are_made_to_pool(task: Task) -> None:
     assert refused(model(QWEN), "H100-80G", task=task) == []
-
-
-CACHES = [(id, case) for id, entry in RECORD["models"].items() for case in entry["caches"]]
-
-
-@together(("id", "case"), CACHES)
-def test_the_kv_cache_of_a_token_is_what_vllm_computes(id: str, case: dict[str, Any]) -> None:
-    layout = Layout(case["tensor"], case["pipeline"])
-    pool = blocks(model(id), layout, {"kv_cache_dtype": case["kind"]})
-    assert pool.bytes_per_token == case["bytes_per_token"]
-    room = pool.room(RECORD["available"], case["longest_request"], None)
-    assert abs(room.tokens - case["tokens"]) <= 16  # one block
-    if case["kind"] == "auto":
-        assert case["bytes_of_longest_request"] == pool.bytes * pool.of_request(case["longest_request"])
-        assert memory.context(model(id), {}) == case["longest_request"]
 
 
 @pytest.mark.parametrize("gpu", ["T4", "A100-40G", "A100-80G", "H100-80G", "H200-141G", "B200"])

@@ -16,10 +16,8 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts import head_folder
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.role_vars.weights import companion_vars
-from headfirst.decide import engines
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.model.drafting import kind_of
 from headfirst.decide.plan.host.requirements import requirements
 from headfirst.decide.plan.types import PlannedService
 from headfirst.decide.plan.weights.decide import draft_model
@@ -271,15 +269,6 @@ def test_a_draft_that_shares_the_cache_of_its_target_has_none(
         assert kept in chosen(drafting).values()
         plain = service(tmp_path, monkeypatch, lines, **where)
         assert drafting.fit.kv_bytes_per_token == plain.fit.kv_bytes_per_token
-
-
-def test_each_architecture_of_vllms_drafts_is_of_a_kind() -> None:
-    has = engines.get("vllm").answers.support
-    names = has.drafts
-    kinds = {name: kind_of({"architectures": [name]}, has_joining=False) for name in names}
-    others = {name for name, kind in kinds.items() if kind is None}
-    assert others <= {"ExtractHiddenStatesModel", "MedusaModel"}  # the engine's own, and an older method
-    assert not [name for name in has.architectures if kind_of({"architectures": [name]}, has_joining=False)]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ _FLASH_MLA = (9, 0)  # from here on MLA takes FlashMLA (configurations/utils.py)
 _SPARSE = ("DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM", "GlmMoeDsaForCausalLM")
 _FULL_CACHE = ("0", "none")
 _FP8_CACHE = ("16", "17", "fp8", "fp8_e4m3", "fp8_e5m2")
-_E4M3_CACHE = ("16", "fp8", "fp8_e4m3")
 # What only the PyTorch engine has, by destination in the arguments' values.
 _PYTORCH_ONLY = {"adapters": "--adapters", "speculative_algorithm": "--speculative-algorithm"}
 _PYTORCH_ONLY |= {"kv_transfer_config": "--kv-transfer-config", "num_gpu_blocks": "--num-gpu-blocks"}
@@ -92,7 +91,7 @@ def problems(
         other = [name for name in serving(has, checkpoint) if name != chosen]
         reasons = [*reasons, *(f"{TITLES[name]} serves it: write --backend {name}" for name in other)]
     reasons += overflow("LMDeploy", checkpoint, gpu, values) + _task(has, checkpoint, task)
-    return reasons + _arguments(checkpoint, chosen, values)
+    return reasons + _arguments(chosen, values)
 
 
 def start_problems(answers: Answers, checkpoint: Checkpoint, start: EngineStart) -> list[str]:
@@ -167,18 +166,15 @@ def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
     return []
 
 
-def _arguments(checkpoint: Checkpoint, chosen: str, values: Values) -> list[str]:
+def _arguments(chosen: str, values: Values) -> list[str]:
     """What the engine's configuration classes assert (messages.py; pytorch/engine/executor/__init__.py)."""
-    reasons = []
-    sparse_mla = checkpoint.mla is not None and checkpoint.architecture in _SPARSE
-    if sparse_mla and values.get("quant_policy", "0") not in (*_FULL_CACHE, *_E4M3_CACHE):
-        reasons.append("its sparse attention has no such KV cache: write --quant-policy fp8")
-    if chosen == TURBOMIND:
-        reasons += [
-            f"TurboMind has no {flag}: write --backend {PYTORCH}"
-            for dest, flag in _PYTORCH_ONLY.items()
-            if dest in values
-        ]
-        if values.get("quant_policy") in _FP8_CACHE:
-            reasons.append("TurboMind has no FP8 KV cache: write --quant-policy 8, or --backend pytorch")
+    if chosen != TURBOMIND:
+        return []
+    reasons = [
+        f"TurboMind has no {flag}: write --backend {PYTORCH}"
+        for dest, flag in _PYTORCH_ONLY.items()
+        if dest in values
+    ]
+    if values.get("quant_policy") in _FP8_CACHE:
+        reasons.append("TurboMind has no FP8 KV cache: write --quant-policy 8, or --backend pytorch")
     return reasons

@@ -30,8 +30,6 @@ SPARSE_CAPABILITY = (9, 0)
 # Of GPTQ, Marlin's kernels read INT4 and INT8 alone, with a scale for so many elements; None: for a row
 # (layers/quantization/marlin_utils.py, MARLIN_SUPPORTED_GROUP_SIZES).
 _MARLIN_BITS, _MARLIN_GROUPS = (4, 8), (None, 32, 64, 128)
-# Kept whatever --quantization is, unless that quantises once more (base_config.py).
-_MODELOPT, _AGAIN = ("modelopt_fp8", "modelopt_fp4"), ("nvfp4_online", "quark_mxfp4")
 _LONGER, _TRUE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", {"true", "1", "yes", "y"}  # environ.py, EnvBool
 
 
@@ -46,17 +44,17 @@ class SupportTable(Tolerant):
     """What SGLang has. A table that the answers lack is empty, and nothing is refused by it.
 
     `abilities` of architectures, as `architectures` of config.json names them: embedding, reward, rerank,
-    multimodal, pooling_only (cannot generate text), pipeline (can be divided into stages), eagle3 and dflash
-    (give such drafts the states of their layers), window_pool (layers with a window have a pool of their
-    own), tracked_states (the prefix cache keeps copies of recurrent states), images_when_asked (multimodal
-    only with --enable-multimodal), images_with_prefill_graphs, undivided_attention (divided among all ranks,
-    whatever --attn-dp-size is), `no class` (in a list of SGLang, without a model class).
-    `compatible`: methods of checkpoints for which one is accepted by hand. `spanning_exchanges`: values of
-    --moe-a2a-backend whose experts are on all ranks, whatever --ep-size is.
+    multimodal, pooling_only (cannot generate text), pipeline (can be divided into stages), window_pool
+    (layers with a window have a pool of their own), tracked_states (the prefix cache keeps copies of
+    recurrent states), images_when_asked (multimodal only with --enable-multimodal),
+    images_with_prefill_graphs, undivided_attention (divided among all ranks, whatever --attn-dp-size is),
+    `no class` (in a list of SGLang, without a model class).
+    `spanning_exchanges`: values of --moe-a2a-backend whose experts are on all ranks, whatever --ep-size is.
     """
 
     abilities: Annotated[dict[Word, Words], Field(alias="architectures", max_length=MOST)] = {}
     quantizations: Annotated[dict[Word, QuantizationSupport], Field(max_length=MOST)] = {}
+    # Methods of checkpoints for which one is accepted by hand.
     compatible: Annotated[dict[Word, Words], Field(alias="compatible_quantizations", max_length=MOST)] = {}
     spanning_exchanges: Words = frozenset()
 
@@ -141,15 +139,17 @@ def _quantization(
     # An FP8 checkpoint that is not read on the GPU is converted before (plan/weights/precision.py).
     if argument is None and checkpoint.dtype in (*FLOATS, "fp8"):
         return []
-    method = argument if stored is None else _loaded(has, checkpoint, stored, argument)
-    if method is None and argument is not None:
+    if stored and argument and has.compatible and not _is_accepted(has, stored, argument):
         return [f"the checkpoint is quantised with {stored}, not with {argument}: leave --quantization out"]
+    method = argument or stored or ""
+    if method == "gptq":
+        method = "gptq_marlin" if _read_by_marlin(checkpoint.quantization) else ""
     if stored == "int8" and argument is None:
         return [
             "its weights are INT8 and its config.json has no quantization_config, which SGLang needs "
             "(--quantization w8a8_int8 where each channel has a scale)"
         ]
-    if method is None:
+    if method not in has.quantizations:
         name = checkpoint.quantization_name if checkpoint.quantization else stored
         return [f"{named} does not load checkpoints quantised with {name} on NVIDIA GPUs"]
     lowest = divmod(has.quantizations[method].min_capability, 10)
@@ -175,33 +175,11 @@ def _method(checkpoint: Checkpoint) -> str | None:
     return {"fp8": "modelopt_fp8", "mxfp8": "mxfp8"}.get(quantization.scheme, "modelopt")
 
 
-def _loaded(has: SupportTable, checkpoint: Checkpoint, stored: str, argument: str | None) -> str | None:
-    """The method by which SGLang loads a quantised checkpoint; None: it refuses.
-
-    Source: configs/model_config.py, _verify_quantization, and override_quantization_method of the methods.
-    """
-    quantization = checkpoint.quantization
-    variants = quantization.variants if quantization else ()
-    bits = quantization.bits if quantization else None
-    if argument == stored or stored == "modelopt_mixed" or (stored in _MODELOPT and argument not in _AGAIN):
-        return stored
-    if argument == "modelopt" and stored == "mxfp8" and quantization and quantization.method == "modelopt":
-        return stored
-    if stored == "gptq" and argument in (None, "gptq_marlin"):
-        return "gptq_marlin" if _read_by_marlin(quantization) else None
-    if argument is None:
-        return stored if stored in has.quantizations else None
-    if argument == "moe_wna16":
-        fits = bits in (None, 4) if stored == "awq" else stored == "gptq" and bits in (None, *_MARLIN_BITS)
-        return argument if fits and "desc_act" not in variants else None
-    accepted = (
-        (argument == "awq_marlin" and stored == "awq")
-        or (argument == "humming" and stored != "mxfp4")
-        or (argument == "w8a8_int8" and stored == "int8")  # known by its tensors alone, and not to SGLang
-        or not has.compatible
-        or stored in has.compatible.get(argument, ())
-    )
-    return argument if accepted else None
+def _is_accepted(has: SupportTable, stored: str, argument: str) -> bool:
+    """Whether --quantization may name another method than the checkpoint's (_verify_quantization)."""
+    wide = stored.startswith("modelopt") or argument in ("humming", "moe_wna16")
+    alike = argument.startswith(stored) or (argument, stored) == ("w8a8_int8", "int8")
+    return wide or alike or stored in has.compatible.get(argument, ())
 
 
 def _read_by_marlin(quantization: Quantized | None) -> bool:

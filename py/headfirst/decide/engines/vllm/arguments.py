@@ -19,14 +19,6 @@ from headfirst.decide.engines.arguments import ArgumentProblem, Arguments, Speci
 _LEVEL = re.compile(r"-O(=?)(.+)")
 _DOTTED = re.compile(r"(-{1,2}[^.=\s]+)\.([^=\s]+?)(\+)?(?:=(.*))?", re.DOTALL)
 
-# flag given -> (its destination, the destination it needs, the flag to write)
-_NEEDS = (
-    ("enable_auto_tool_choice", "tool_call_parser", "--tool-call-parser"),
-    ("enable_log_outputs", "enable_log_requests", "--enable-log-requests"),
-    ("enable_eplb", "enable_expert_parallel", "--enable-expert-parallel"),
-    ("numa_bind_nodes", "numa_bind", "--numa-bind"),
-    ("numa_bind_cpus", "numa_bind", "--numa-bind"),
-)
 _SERVERS = ("--api-server-count", "-asc")
 # A parser by name, and the option whose file may bring more of them.
 _REGISTERED = (
@@ -39,15 +31,8 @@ def check(spec: Specification, words: Sequence[str]) -> Arguments:
     """Read the arguments, in any of vLLM's spellings."""
     checked = arguments.check(spec, plain(words))
     values = checked.values
-    more = [*_missing(values), *_unregistered(spec, values), *_without_server(values)]
+    more = [*_unregistered(spec, values), *_without_server(values)]
     return Arguments(checked.values, (*checked.problems, *more))
-
-
-def _missing(values: Values) -> Iterator[ArgumentProblem]:
-    for option, needed, flag in _NEEDS:
-        if values.get(option) and not values.get(needed):
-            name = f"--{option.replace('_', '-')}"
-            yield ArgumentProblem(name, f"{name} does not work without {flag}.", f"Add {flag}.")
 
 
 def _without_server(values: Values) -> Iterator[ArgumentProblem]:

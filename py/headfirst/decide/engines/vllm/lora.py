@@ -14,7 +14,6 @@ from headfirst.decide.engines.lora import Linear
 from headfirst.decide.engines.vllm.layout import expert_ranks
 from headfirst.decide.engines.vllm.support import SupportTable
 from headfirst.decide.model.adapter import AdapterConfig
-from headfirst.decide.model.caches import RecurrentState
 from headfirst.decide.model.checkpoint import Checkpoint, Moe
 
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # values of --max-lora-rank
@@ -86,22 +85,8 @@ def _divided(linear: Linear, sharded: int) -> int:
 
 def _attentions(checkpoint: Checkpoint, layout: Layout) -> Iterator[tuple[Linear, int]]:
     kinds = checkpoint.kinds(range(checkpoint.layers))
-    linear_layers = kinds["linear"]
-    layers = sum(kinds.values()) - linear_layers - kinds["none"]
+    layers = sum(kinds.values()) - kinds["linear"] - kinds["none"]
     yield from ((linear, layers) for linear in lora.attention(checkpoint, layout.tensor))
-    if state := checkpoint.recurrent:
-        yield from ((linear, linear_layers) for linear in _recurrent(checkpoint, state, layout.tensor))
-
-
-def _recurrent(checkpoint: Checkpoint, state: RecurrentState, ranks: int) -> list[Linear]:
-    """A gated delta net (layers/mamba/gdn); its convolution is a linear layer too."""
-    hidden, value = checkpoint.hidden_size, state.heads * state.rows
-    return [
-        Linear("in_proj_qkvz", hidden, (state.channels + value) // ranks, parts=4),
-        Linear("in_proj_ba", hidden, 2 * state.heads // ranks, parts=2),
-        Linear("conv1d", state.conv_kernel, state.channels // ranks),
-        Linear("out_proj", value // ranks, hidden, by_inputs=True),
-    ]
 
 
 def _feed_forwards(
@@ -113,7 +98,6 @@ def _feed_forwards(
     yield from ((linear, checkpoint.layers - with_experts) for linear in dense)
     if moe is None:
         return
-    yield Linear("gate", hidden, moe.experts, is_divided=False), with_experts
     if moe.shared_intermediate_size:
         shared = lora.feed_forward(hidden, moe.shared_intermediate_size // layout.tensor)
         yield from ((linear, with_experts) for linear in shared)
@@ -122,11 +106,9 @@ def _feed_forwards(
 
 
 def _experts(checkpoint: Checkpoint, moe: Moe, layout: Layout, can: frozenset[str]) -> list[Linear]:
-    """One expert (layers/fused_moe.py); kernels of MXFP4 round its sizes up (fused_moe/oracle/mxfp4.py)."""
+    """One expert (layers/fused_moe.py)."""
     hidden = checkpoint.hidden_size
     width = moe.intermediate_size // (1 if layout.expert > 1 else expert_ranks(layout))
-    if checkpoint.quantization is not None and checkpoint.quantization.scheme == "mxfp4":
-        hidden, width = -(-hidden // 256) * 256, -(-width // 128) * 128
     parts = 1 if "lora_fused_experts" in can else 2
     return [
         Linear("experts", hidden, 2 * width, parts=parts),

@@ -37,17 +37,13 @@ class SupportTable(Tolerant):
     """What vLLM has. A table that the answers lack is empty, and nothing is refused by it.
 
     `architectures` have abilities: generate, pooling, multimodal, pp, lora, … `suffixes`: endings of names,
-    by which it takes one class for another. `drafts`: models that draft tokens for another one.
-    `removed_architectures` have the last version with them. `quantizations` have the lowest compute
-    capability (7.5 is 75).
+    by which it takes one class for another. `quantizations` have the lowest compute capability (7.5 is 75).
     """
 
     architectures: Annotated[dict[Word, Words], Field(max_length=MOST)] = {}
     suffixes: Annotated[tuple[Word, ...], Field(max_length=100)] = ()
     unknown_abilities: Words = frozenset()
     transformers: Words = frozenset()
-    removed_architectures: Annotated[dict[Word, Word], Field(max_length=MOST)] = {}
-    drafts: Words = frozenset()
     quantizations: Annotated[dict[Word, Annotated[int, Field(ge=0, le=1000)]], Field(max_length=MOST)] = {}
     deprecated_quantizations: Words = frozenset()
     without_float16: Words = frozenset()
@@ -131,10 +127,7 @@ def _runner(task: Task, values: Values) -> Iterator[str]:
 def _unknown(named: str, name: str, has: SupportTable) -> Iterator[str]:
     if not has.architectures or name in has.transformers or name in has.unknown_abilities:
         return
-    if last := has.removed_architectures.get(name):
-        yield f"{named} no longer supports {name}; {last} was the last version that supports it"
-    else:
-        yield f"{named} does not have the architecture {name}"
+    yield f"{named} does not have the architecture {name}"
 
 
 def _gpu(named: str, gpu: Gpu | None) -> list[str]:
