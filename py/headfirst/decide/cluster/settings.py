@@ -110,6 +110,10 @@ RouterPolicy = Literal[
     "prefix_hash",
     "consistent_hashing",
 ]
+Rehearse = Annotated[
+    Literal["auto", "strict", "false"],
+    BeforeValidator(lambda value: "false" if value is False else str(value).lower()),
+]
 Folder = Annotated[str, AfterValidator(values.data_folder)]
 Image = Annotated[str, BeforeValidator(_text), AfterValidator(values.image)]
 Volumes = Annotated[list[Annotated[str, AfterValidator(values.volume)]], BeforeValidator(_words)]
@@ -478,6 +482,12 @@ class ServiceSettings(Frozen):
         None,
         description="File on this machine with the key of the API, for clients that have one already: one "
         "line, mode 0600. Default: `deploy up` generates a key. See docs/tls-and-keys.md.",
+    )
+    rehearse: Rehearse = Field(
+        "auto",
+        description="Start the ranks with dummy weights while the weights come: `auto` where these need more "
+        "than about three minutes; `strict` always, and a failure ends `deploy up`; `false`. See "
+        "docs/rehearsal.md.",
     )
     ready_timeout: int = Field(3600, ge=10, description="Seconds until the service must answer a request.")
     drain_timeout: int = Field(

@@ -125,7 +125,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         api_key_file=settings.api_key_file,
         capabilities=capabilities.of(engine, pools, replicas),
         replicas=replicas,
-        rehearsal=rehearsal.plan(launched, main.served, main.values),
+        rehearsal=rehearsal.plan(launched, main.served, main.values, weights),
         scheduled=[launching.scheduled(replica) for launching, replica in launched],
         standbys=[
             waiting

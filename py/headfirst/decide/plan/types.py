@@ -424,6 +424,8 @@ class Rehearsal(Frozen):
     """The ranks as they start before the weights are there: with dummies (see plan/rehearsal.py)."""
 
     not_rehearsed: str = ""  # why they do not, a sentence
+    in_up: bool  # `deploy up` does it while the weights come
+    strict: bool  # and ends where it fails
     left_out: list[str] = []  # what they start without, a sentence each
     seconds: int  # after which they end by themselves
     # Their containers differ from those that serve; `deploy rehearse` runs them.
