@@ -10,7 +10,6 @@ from rich.markup import escape
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.control.cli.verb import OutputFormat, verb
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.run.amounts import duration
 from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -49,18 +48,13 @@ def rehearse(run: RunOptions, output: OutputFormat) -> None:
 
 def print_rehearsed(report: Rehearsed, console: Console) -> None:
     """Each replica with what its start took, or why it failed and what to do."""
+    from headfirst.control.deployment.verbs.rehearse import verdict
+
     for replica in report.replicas:
-        title = f"{replica.service}/{replica.replica}"
-        console.print(f"{_MARKS[replica.state]} {escape(title)}: {escape(_verdict(replica))}")
+        where = f"{replica.host}: " if replica.host else ""
+        console.print(f"{_MARKS[replica.state]} {escape(where + verdict(replica))}")
         for line in _lines(replica):
             console.print(f"  {escape(line)}")
-
-
-def _verdict(replica: RehearsedReplica) -> str:
-    if replica.state == "passed":
-        return f"all ranks started with dummy weights and answered, in {duration(replica.seconds)}"
-    where = f"{replica.host}: " if replica.host else ""
-    return f"{replica.state}: {where}{replica.why}"
 
 
 def _lines(replica: RehearsedReplica) -> list[str]:
@@ -71,6 +65,7 @@ def _lines(replica: RehearsedReplica) -> list[str]:
     cause = replica.found.decisive if replica.found and replica.state == "failed" else None
     lines += [f"| {line}" for line in (cause.lines if cause else [])]
     lines += [f"→ {replica.fix}"] if replica.fix else []
+    lines += [f"Logs of its ranks: {replica.logs}"] if replica.logs else []
     if replica.found:
         lines += [f"note: {note.host}: {note.means}. {note.fix}" for note in replica.found.notes]
     return lines

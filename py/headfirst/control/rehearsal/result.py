@@ -25,6 +25,7 @@ class RehearsedReplica(Tolerant):
     seconds: float = 0
     phases: dict[str, float] = {}
     left_out: list[str] = []
+    logs: str = ""  # a folder of this machine with the logs of ranks that failed
     found: Diagnosis | None = None
 
 

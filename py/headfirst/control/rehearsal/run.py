@@ -6,10 +6,13 @@ import queue
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError
+from headfirst.common.state_files import replace_file
 from headfirst.control.checkpoints.small_files import Files
 from headfirst.control.evidence.collect import RankHost, collect
 from headfirst.control.rehearsal.rank import Rank, RankEvent, Told
@@ -26,6 +29,8 @@ _TICK_S = 0.5
 # After the first rank has ended: the others write their last lines.
 _SETTLE_S = 3.0
 _STOP_S = 10
+# Rules whose advice is to read the log, with a verb that reads that of ranks that serve.
+_IN_LOG = ("unknown-error", "rank-ended")
 _JOIN_S = 60.0
 
 
@@ -51,7 +56,9 @@ class Rehearsing:
     secrets: list[str]
     beside: Mapping[str, list[str]]
     seconds: int
+    logs: Path  # a folder, of which this replica has the files of its name
     left_out: list[str] = field(default_factory=list)
+    strict: bool = False  # a failure ends the run beside which it is
 
 
 def rehearse(
@@ -166,28 +173,46 @@ class _Rehearsal:
         return collect(targets, url, subject, self._what.secrets, container=container)
 
     def _end(self) -> None:
-        """Rank 0 first: the others of SGLang ignore the signal, and leave when it goes."""
+        """Rank 0 first: the others of SGLang ignore the signal, and leave when it goes.
+
+        At once where the real ranks may be waiting.
+        """
         for rank in self._running:
-            rank.stop(_STOP_S)
-            rank.join(_JOIN_S if rank is self._ranks[0] else 0)
+            rank.stop(0 if self._stop() else _STOP_S)
+            rank.join(_JOIN_S if rank is self._ranks[0] and not self._stop() else 0)
         for rank in self._running:
             rank.join(_JOIN_S)
 
     def _judged(self, outcome: _Outcome, nodes: list[NodeFacts], ended: float) -> RehearsedReplica:
         found = self._found(outcome, nodes) if nodes else None
         cause = found.decisive if found and outcome.state == "failed" else None
+        logs = self._keep_logs(nodes) if outcome.state == "failed" else ""
+        fix = cause.fix if cause else outcome.fix
         return RehearsedReplica(
             service=self._what.service,
             replica=self._what.replica.index,
             state=outcome.state,
             why=cause.means if cause else outcome.why,
-            fix=cause.fix if cause else outcome.fix,
+            # The containers are gone by the time that a person reads this.
+            fix=f"Read the logs of its ranks: {logs}" if cause and cause.rule in _IN_LOG else fix,
             host=cause.host if cause else outcome.host,
             seconds=round(ended - self._began, 1),
             phases=self._phases(nodes[0], ended) if nodes else {},
             left_out=self._what.left_out,
+            logs=logs,
             found=found,
         )
+
+    def _keep_logs(self, nodes: list[NodeFacts]) -> str:
+        """Write the logs of all ranks, in which secrets are hidden; the folder."""
+        folder = self._what.logs
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name = f"{self._what.service.replace('/', '_')}-{self._what.replica.index}"
+        for node in nodes:
+            lines = node.container.log if node.container else ()
+            text = "".join(f"{_stamp(line.at)} {line.text}\n" for line in lines)
+            replace_file(folder / f"{name}-rank{node.rank}-{node.host}.log", text)
+        return str(folder)
 
     def _found(self, outcome: _Outcome, nodes: list[NodeFacts]) -> Diagnosis:
         found = diagnose(nodes, self._what.subject, self._what.replica.nodes[0].container.name)
@@ -249,6 +274,10 @@ class _Rehearsal:
             "body": {**readiness.probe_body, "model": subject.model},
             "key": subject.api_key,
         }
+
+
+def _stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).isoformat(timespec="milliseconds")
 
 
 def _mounted(volumes: list[str], texts: Mapping[str, str]) -> dict[str, str]:

@@ -110,6 +110,12 @@ def until_image(phases: Sequence[Phase]) -> tuple[list[Phase], list[Phase]]:
     return first, [phase for phase in phases if phase not in first]
 
 
+def until_weights(phases: Sequence[Phase]) -> tuple[list[Phase], list[Phase]]:
+    """Such phases that bring the weights of all services, and the others."""
+    first = [phase for phase in phases if phase.playbook == "weights.yml"]
+    return first, [phase for phase in phases if phase not in first]
+
+
 def of_up(
     cluster: Cluster,
     plan: Plan,

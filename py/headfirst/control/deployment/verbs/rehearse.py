@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
-from threading import Lock
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
 
 from headfirst.common import container_names as names
 from headfirst.common.checkpoint_files import MANIFEST
-from headfirst.common.errors import StoppedError
+from headfirst.common.errors import HeadfirstError, StoppedError
 from headfirst.control.checkpoints import small_files
 from headfirst.control.checkpoints.small_files import Files
+from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.secrets import hidden
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.model_files import model_files
@@ -22,18 +25,25 @@ from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.claim import known_credentials, run_lock
 from headfirst.control.deployment.running.local_work import JobAdvance, run_jobs
 from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.recorded import weights_digest
 from headfirst.control.deployment.verbs.service import engine_of, readiness_of
 from headfirst.control.rehearsal.result import Rehearsed, RehearsedReplica
 from headfirst.control.rehearsal.run import Rehearsing, rehearse
+from headfirst.control.run.amounts import duration
 from headfirst.control.run.cancel import Canceller
+from headfirst.control.run.events import Event as RunEvent
+from headfirst.control.run.events import Finding, FindingsReported
+from headfirst.control.run.history import read
 from headfirst.control.run.reporters.reporter import Reporter
-from headfirst.decide.cluster.types import Cluster
+from headfirst.control.run.time_left import was_brought
+from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
 from headfirst.decide.diagnose.subject import subject
 from headfirst.decide.plan.types import PlannedReplica, PlannedService
 
 STAGE = "rehearsal"
 _TITLE = "Start the ranks with dummy weights"
+_GOES_ON = "The weights go on coming, and `deploy up` joins them. With rehearse=auto a failure only warns."
 
 
 def run(options: RunOptions, reporter: Reporter) -> Rehearsed:
@@ -74,13 +84,16 @@ def not_rehearsed(prepared: Prepared, chosen: str | None = None) -> list[Rehears
     ]
 
 
-def rehearsals(prepared: Prepared, chosen: str | None = None) -> list[Rehearsing]:
-    """What each replica's rehearsal needs."""
+def rehearsals(
+    prepared: Prepared, chosen: str | None = None, *, only: Collection[str | None] | None = None
+) -> list[Rehearsing]:
+    """What each replica's rehearsal needs; `only` those of these services."""
     planned = [
         (service, replica)
         for service in prepared.plan.services
         for replica in service.rehearsal.replicas
-        if prepared.cluster.matches(chosen, service.name, replica.index)
+        if (only is None or service.name in only)
+        and prepared.cluster.matches(chosen, service.name, replica.index)
     ]
     beside: dict[str, list[str]] = {}
     for _, replica in planned:
@@ -95,6 +108,80 @@ def _job(rehearsing: Rehearsing, stop: Callable[[], bool]) -> Callable[[JobAdvan
         return rehearse(rehearsing, stop=stop, note=lambda text, done: advance(text, done, ranks))
 
     return job
+
+
+def in_up(prepared: Prepared, service: Service | None) -> list[Rehearsing]:
+    """What `deploy up` rehearses while it brings weights; nothing where the hosts had these before."""
+    wanted = {
+        planned.name
+        for planned in prepared.plan.services
+        if planned.rehearsal.in_up and service in (None, prepared.cluster.service(planned.name))
+    }
+    before = was_brought(read(cluster_folder(prepared.cluster)), weights_digest(prepared.plan))
+    return [] if before else rehearsals(prepared, only=wanted)
+
+
+@contextmanager
+def beside(planned: Sequence[Rehearsing], reporter: Reporter) -> Iterator[Reporter]:
+    """The reporter of a run that brings weights: it shows what the rehearsals find, which end with the run.
+
+    Of a strict one it raises a failure: the run ends, its jobs on the hosts go on.
+    """
+    shown = _Beside(planned, reporter)
+    try:
+        yield shown
+    finally:
+        shown.end()
+    shown.tick()
+
+
+class _Beside(Reporter):
+    """Passes events on, and shows between them what the rehearsals found."""
+
+    def __init__(self, planned: Sequence[Rehearsing], reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._stop = Event()
+        self._results: SimpleQueue[tuple[RehearsedReplica, bool]] = SimpleQueue()
+        self._threads = [Thread(target=self._rehearse, args=(one,), daemon=True) for one in planned]
+        for thread in self._threads:
+            thread.start()
+
+    def handle(self, event: RunEvent) -> None:
+        self._reporter.handle(event)
+
+    def tick(self) -> None:
+        self._reporter.tick()
+        while not self._results.empty():
+            self._show(*self._results.get())
+
+    def end(self) -> None:
+        """Stop the rehearsals, and wait until their containers are gone."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _rehearse(self, planned: Rehearsing) -> None:
+        result = rehearse(planned, stop=self._stop.is_set, note=lambda text, done: None)
+        self._results.put((result, planned.strict))
+
+    def _show(self, result: RehearsedReplica, strict: bool) -> None:
+        if result.state == "stopped":
+            return
+        if result.state == "failed" and strict:
+            hint = f"{result.fix}\n{_GOES_ON}"
+            raise HeadfirstError(f"the rehearsal failed: {result.why}", where=result.host, hint=hint)
+        severity = "note" if result.state == "passed" else "warning"
+        finding = Finding(STAGE, severity, result.host or result.service, verdict(result), fix=result.fix)
+        self._reporter.handle(FindingsReported(STAGE, finding.host, (finding,)))
+
+
+def verdict(result: RehearsedReplica) -> str:
+    """What a rehearsal has found, a sentence."""
+    name = f"{result.service}/{result.replica}"
+    if result.state == "passed":
+        return f"{name} started with dummy weights on all hosts and answered, in {duration(result.seconds)}"
+    what = "the rehearsal failed" if result.state == "failed" else "not rehearsed"
+    return f"{name}: {what}: {result.why}"
 
 
 def _rehearsing(
@@ -121,7 +208,9 @@ def _rehearsing(
         secrets=[*keys.values(), *hidden(cluster, known_credentials(cluster))],
         beside=beside,
         seconds=planned.readiness.start_seconds,
+        logs=cluster_folder(cluster) / "rehearsal",
         left_out=planned.rehearsal.left_out,
+        strict=planned.rehearsal.strict,
     )
 
 

@@ -21,7 +21,7 @@ from headfirst.control.deployment.running import artifacts
 from headfirst.control.deployment.running.claim import ClaimedCluster, claimed, peek
 from headfirst.control.deployment.running.local_work import ask_for_root, run_jobs
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.phases import Phase, of_up, until_image
+from headfirst.control.deployment.running.phases import Phase, of_up, until_image, until_weights
 from headfirst.control.deployment.running.playbooks import run_phases, run_stages
 from headfirst.control.deployment.running.recorded import keep_plan, recorded
 from headfirst.control.deployment.running.restarts import announced
@@ -30,6 +30,7 @@ from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
 from headfirst.control.deployment.running.role_vars.outbound import outbound_vars
 from headfirst.control.deployment.running.role_vars.weights import hub_tokens
 from headfirst.control.deployment.running.stages import checked_tags, refuse_limit, starts_ranks
+from headfirst.control.deployment.verbs.rehearse import beside, in_up
 from headfirst.control.live.measured import measured
 from headfirst.control.machine import packages
 from headfirst.control.ownership.lease import Lease
@@ -224,14 +225,37 @@ def _through_phases(
     told = _answered(prepared, service, reporter)
     cluster, plan = told.prepared.cluster, told.prepared.plan
     if not told.missing or not {"image", "host"} & set(options.tags or ["image"]):
-        return told.prepared, run(phases(cluster, plan), cluster=cluster), told.stages
+        result = _serving(told.prepared, service, options, reporter, phases, run, after_image=False)
+        return told.prepared, result, told.stages
     bringing, _ = until_image(phases(cluster, plan, divided=True))
     brought = run(bringing, cluster=cluster)
     again = _answered(told.prepared, service, reporter)
-    cluster, plan = again.prepared.cluster, again.prepared.plan
-    _, serving = until_image(phases(cluster, plan, divided=True))
-    result = joined([brought, run(serving, cluster=cluster)])
-    return again.prepared, result, [*told.stages, *again.stages]
+    serving = _serving(again.prepared, service, options, reporter, phases, run, after_image=True)
+    return again.prepared, joined([brought, serving]), [*told.stages, *again.stages]
+
+
+def _serving(
+    prepared: Prepared,
+    service: Service | None,
+    options: RunOptions,
+    reporter: Reporter,
+    phases: Callable[..., list[Phase]],
+    run: Callable[..., RunResult],
+    *,
+    after_image: bool,
+) -> RunResult:
+    """All stages, or those after the images; the ranks are rehearsed while the weights come."""
+    cluster = prepared.cluster
+    rehearsed = [] if options.tags else in_up(prepared, service)
+    if not rehearsed and not after_image:
+        return run(phases(cluster, prepared.plan), cluster=cluster)
+    bringing, rest = until_image(phases(cluster, prepared.plan, divided=True))
+    results = [] if after_image else [run(bringing, cluster=cluster)]
+    if rehearsed:
+        weights, rest = until_weights(rest)
+        with beside(rehearsed, reporter) as shown:
+            results.append(run(weights, cluster=cluster, reporter=shown))
+    return joined([*results, run(rest, cluster=cluster)])
 
 
 def _answered(prepared: Prepared, service: Service | None, reporter: Reporter) -> Answered:
