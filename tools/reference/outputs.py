@@ -17,6 +17,7 @@ from headfirst.control.deployment.verbs.webui_backups import Backup
 from headfirst.control.lab.types import NodeStatus
 from headfirst.control.live.status_types import ClusterStatus
 from headfirst.control.live.watch import Snapshot
+from headfirst.control.rehearsal.result import Rehearsed
 from headfirst.control.report.types import ClusterReport
 from headfirst.control.run.comm import Comm
 from headfirst.control.smoke.verdict import SmokeReport
@@ -53,6 +54,7 @@ OUTPUTS = (
     VerbOutput("deploy models", "{}", Models),
     VerbOutput("deploy models --refresh", "{}", Refresh),
     VerbOutput("deploy check --comm", "[events](../json-events.md), then `event` `comm` with {}", Comm),
+    VerbOutput("deploy rehearse", "[events](../json-events.md), then {}", Rehearsed),
     VerbOutput("deploy diagnose", "`ready`, and `replicas`: a list of {}", ReplicaDiagnosis),
     VerbOutput("deploy diagnose --log FILE…", "{}", Diagnosis),
     VerbOutput("deploy diagnose --tuning", "{}", Tuning),

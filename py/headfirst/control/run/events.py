@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a check found on a host. `severity` is `error` or `warning`."""
+    """One thing that a check found on a host. `severity` is `error`, `warning` or `note`."""
 
     id: str
     severity: str
