@@ -115,6 +115,10 @@ DUMMIES = engines.get("sglang").dummy_weights
         ({"load_format": "runai_streamer"}, "--load-format runai_streamer has a loader of its own"),
         ({"model_loader_extra_config": "{}"}, "--model-loader-extra-config is for"),
         ({"modelopt_quant": "fp8"}, "--modelopt-quant converts"),
+        ({"hicache_storage_backend": "file"}, "a KV cache that outlives"),
+        ({"enable_lmcache": True}, "a KV cache that outlives"),
+        ({"kv_offloading_backend": "lmcache"}, "a KV cache that outlives"),
+        ({"kv_transfer_config": {"kv_connector": "LMCacheConnectorV1"}}, "a KV cache that outlives"),
         ({"quantization": "bitsandbytes"}, "bitsandbytes quantises while it loads"),
         ({"quantization": "gguf"}, "GGUF files"),
         ({"quantization": "auto-round"}, "AutoRound repacks"),
@@ -127,7 +131,8 @@ def test_what_is_not_rehearsed(deepseek: Checkpoint, values: Values, reason: str
 
 
 def test_formats_that_read_the_checkpoint_as_it_is(deepseek: Checkpoint) -> None:
-    for loads in ({}, {"load_format": "auto"}, {"load_format": "safetensors"}):
+    nixl = {"kv_transfer_config": {"kv_connector": "NixlConnector"}}
+    for loads in ({}, {"load_format": "auto"}, {"load_format": "safetensors"}, nixl):
         assert DUMMIES(deepseek, loads).arguments == ("--load-format", "dummy")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headfirst.decide.engines.base import DummyWeights, Values
+from headfirst.decide.engines.host_memory import connectors
 from headfirst.decide.model.checkpoint import Checkpoint
 
 # Formats that read the files of the checkpoint as they are: random weights take their place.
@@ -30,6 +31,8 @@ def _problem(checkpoint: Checkpoint, values: Values) -> str:
         return "--model-loader-extra-config is for the loader of the real weights"
     if values.get("modelopt_quant"):
         return "--modelopt-quant converts the weights while they load"
+    if _keeps_cache(values):
+        return "a KV cache that outlives the ranks would keep what dummies have computed"
     methods = {str(values.get("quantization") or ""), checkpoint.quantization_name}
     methods |= {checkpoint.quantization.method} if checkpoint.quantization else set()
     for method, reason in _LOADED_OTHERWISE.items():
@@ -38,3 +41,10 @@ def _problem(checkpoint: Checkpoint, values: Values) -> str:
     if checkpoint.quantization and "desc_act" in checkpoint.quantization.variants:
         return "GPTQ in the order of activations has an index that random weights do not have"
     return ""
+
+
+def _keeps_cache(values: Values) -> bool:
+    """Whether other programs, or files, have KV caches of the model after its ranks have ended."""
+    kept = values.get("hicache_storage_backend") or values.get("enable_lmcache")
+    between = [name for name, _ in connectors(values.get("kv_transfer_config")) if "Nixl" not in name]
+    return bool(kept or between or values.get("kv_offloading_backend") == "lmcache")

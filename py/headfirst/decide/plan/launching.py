@@ -90,7 +90,7 @@ class Launching:
         return self._planned(replica, self._ranks[replica.index], self.service.container(replica))
 
     def rehearsal(self, replica: Replica, dummies: DummyWeights, seconds: int) -> types.PlannedReplica:
-        """The same replica with dummy weights, without adapters, and with its API on the head's loopback.
+        """The same replica with dummy weights, its API on the head's loopback, without adapters and caches.
 
         Its ranks end after `seconds`, also where nobody stops them.
         """
@@ -103,6 +103,7 @@ class Launching:
                 listen_address="127.0.0.1",
                 config_file=names.engine_config(name),
                 adapters={},
+                cache_dir=None,  # a rank that is stopped while it compiles would leave half of a file there
                 extra_args=(*rank.request.extra_args, *dummies.arguments),
             )
             ranks.append(replace(rank, request=request, launch=self._launch(request, seconds)))

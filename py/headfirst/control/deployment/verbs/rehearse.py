@@ -161,7 +161,13 @@ class _Beside(Reporter):
             thread.join()
 
     def _rehearse(self, planned: Rehearsing) -> None:
-        result = rehearse(planned, stop=self._stop.is_set, note=lambda text, done: None)
+        try:
+            result = rehearse(planned, stop=self._stop.is_set, note=lambda text, done: None)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            result = RehearsedReplica(
+                service=planned.service, replica=planned.replica.index, state="not rehearsed", why=why
+            )
         self._results.put((result, planned.strict))
 
     def _show(self, result: RehearsedReplica, strict: bool) -> None:
@@ -170,7 +176,7 @@ class _Beside(Reporter):
         if result.state == "failed" and strict:
             hint = f"{result.fix}\n{_GOES_ON}"
             raise HeadfirstError(f"the rehearsal failed: {result.why}", where=result.host, hint=hint)
-        severity = "note" if result.state == "passed" else "warning"
+        severity = "warning" if result.state == "failed" else "note"
         finding = Finding(STAGE, severity, result.host or result.service, verdict(result), fix=result.fix)
         self._reporter.handle(FindingsReported(STAGE, finding.host, (finding,)))
 
