@@ -256,6 +256,8 @@ def _print_weights(console: Terminal, service: PlannedService) -> None:
     if service.convert_to_bf16 or service.precision != "BF16":
         console.paragraph(f"  Conversion to BF16: {converted}. {service.convert_reason}")
     console.paragraph(f"  Time: {_time(weights.time)}")
+    if service.rehearsal.in_up and service.rehearsal.not_rehearsed:
+        console.paragraph(f"  Not rehearsed: {service.rehearsal.not_rehearsed}")
 
 
 def _print_choices(console: Terminal, service: PlannedService) -> None:
