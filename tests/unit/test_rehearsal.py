@@ -16,7 +16,7 @@ from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.checkpoints import small_files
 from headfirst.control.inventory.inventory import load
-from headfirst.control.rehearsal import rank, run
+from headfirst.control.rehearsal import run
 from headfirst.control.rehearsal.rank import Rank, RankEvent, Told
 from headfirst.control.rehearsal.result import RehearsedReplica
 from headfirst.decide import engines
@@ -347,7 +347,3 @@ def test_ranks_that_neither_serve_nor_end_have_failed(
     monkeypatch.setattr(run.time, "monotonic", iter(range(0, 1000, 2)).__next__)
     result, _ = rehearse({head: [STARTED], worker: [STARTED]}, [node(0, container(0)), node(1, container(1))])
     assert (result.state, result.why) == ("failed", "the ranks did not serve within 5 s")
-
-
-def test_the_script_says_that_it_lives_more_often_than_the_controller_waits() -> None:
-    assert rank._SILENT_S > 2 * rank.BEAT_S

@@ -29,6 +29,7 @@ SILENT_S = 60
 BEAT_S = 10
 POLL_S = 2
 COMMAND_S = 120
+START_S = 240  # less than the controller waits for a line
 ANSWER_S = 60
 STOP_S = 10
 CONNECT_S = 5
@@ -65,14 +66,15 @@ class Lines:
     """stdin as lines, without waiting for longer than asked."""
 
     def __init__(self) -> None:
-        self.rest = b""
+        self.rest = bytearray()
         self.heard = time.monotonic()
         self.closed = False
 
     def next(self, seconds: float) -> str | None:
         """Return the next line; None where there is none in time, or stdin is closed."""
-        end = time.monotonic() + seconds
-        while b"\n" not in self.rest:
+        end, searched = time.monotonic() + seconds, 0
+        while self.rest.find(b"\n", searched) < 0:
+            searched = len(self.rest)
             left = end - time.monotonic()
             if self.closed or left < 0 or not select.select([0], [], [], left)[0]:
                 return None
@@ -80,8 +82,10 @@ class Lines:
             self.closed = not data
             self.rest += data
             self.heard = time.monotonic()
-        line, _, self.rest = self.rest.partition(b"\n")
-        return line.decode("utf-8", "replace")
+        at = self.rest.index(b"\n")
+        line = self.rest[:at].decode("utf-8", "replace")
+        del self.rest[: at + 1]
+        return line
 
     def gone(self) -> bool:
         """Whether nobody is there who could stop the rank."""
@@ -150,7 +154,8 @@ class Rank:
             with os.fdopen(descriptor, "w") as file:
                 file.write(text)
         mounts = {f"{real}:{real}:ro": f"{at}:{real}:ro" for real, at in self.sent.items()}
-        code, text = run(*[mounts.get(word, word) for word in self.request["run"]])
+        words = [mounts.get(word, word) for word in self.request["run"]]
+        code, text = run(*words, seconds=START_S)
         for path in self.request["once"]:
             Path(path).unlink()
         return code, text
