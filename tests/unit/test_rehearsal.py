@@ -301,6 +301,14 @@ def test_a_cause_in_a_log_is_named_as_diagnose_names_it(
     assert log in kept.read_text()
 
 
+def test_a_container_that_docker_does_not_create_has_dockers_words(cluster: Cluster, rehearse: Any) -> None:
+    head, worker = (host.name for host in cluster.services[0].hosts)
+    failed = RankEvent(event="failed", why="invalid mount path: 'models' is not absolute")
+    result, sent = rehearse({head: [failed], worker: []}, [NodeFacts(0, head, now=START)])
+    assert (result.state, result.host, result.why) == ("failed", head, failed.why)
+    assert {host for host, _ in sent} == {head}  # the others were not started
+
+
 def test_a_host_that_refuses_is_no_failure(cluster: Cluster, rehearse: Any) -> None:
     head, worker = (host.name for host in cluster.services[0].hosts)
     refused = RankEvent(event="refused", why="GPU 0 is in use by process 7 with 80 GiB")

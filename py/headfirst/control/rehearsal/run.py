@@ -167,7 +167,9 @@ class _Rehearsal:
         return None
 
     def _evidence(self) -> list[NodeFacts]:
-        targets = [RankHost(self._what.access[node.host], node.address) for node in self._what.replica.nodes]
+        """Of the hosts whose ranks were started: others have no container, which is no cause."""
+        placed = [rank.node for rank in self._running]
+        targets = [RankHost(self._what.access[node.host], node.address) for node in placed]
         container = self._what.replica.nodes[0].container.name
         url, subject = self._what.replica.engine_url, self._what.subject
         return collect(targets, url, subject, self._what.secrets, container=container)
@@ -216,6 +218,8 @@ class _Rehearsal:
 
     def _found(self, outcome: _Outcome, nodes: list[NodeFacts]) -> Diagnosis:
         found = diagnose(nodes, self._what.subject, self._what.replica.nodes[0].container.name)
+        if found.decisive and found.decisive.rule == "no-container":  # `outcome` has what Docker stated
+            found = found.model_copy(update={"decisive": None})
         if not outcome.blocked:
             return found
         head = self._what.replica.nodes[0]
