@@ -42,9 +42,7 @@ class Fleet:
 
 
 FLEETS = (
-    Fleet(1, 8, "H100-80G"),
     Fleet(2, 8, "H100-80G"),
-    Fleet(1, 8, "H200-141G"),
     Fleet(1, 4, "A100-80G"),
     Fleet(1, 2, "RTX-4090"),
     Fleet(1, 8, "B200-180G"),

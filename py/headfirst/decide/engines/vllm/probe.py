@@ -128,11 +128,8 @@ def value(action: argparse.Action) -> dict[str, Any]:
     return option
 
 
-def read(words: list[str]) -> tuple[Any, Any]:
-    """The arguments of a command and vLLM's whole configuration, after all checks of them."""
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.usage.usage_lib import UsageContext
-
+def parsed(words: list[str]) -> Any:
+    """The arguments of a command, after the checks of `vllm serve`."""
     parser, _ = make_parser()
     arguments = parser.parse_args(["serve", *words])
     arguments.model = arguments.model_tag or arguments.model  # as `vllm serve` does
@@ -142,6 +139,15 @@ def read(words: list[str]) -> tuple[Any, Any]:
         except LookupError:  # of another version
             continue
         validate(arguments)
+    return arguments
+
+
+def read(words: list[str]) -> tuple[Any, Any]:
+    """The arguments of a command and vLLM's whole configuration, after all checks of them."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.usage.usage_lib import UsageContext
+
+    arguments = parsed(words)
     config = AsyncEngineArgs.from_cli_args(arguments).create_engine_config(
         UsageContext.OPENAI_API_SERVER, headless=arguments.headless
     )
@@ -150,6 +156,10 @@ def read(words: list[str]) -> tuple[Any, Any]:
 
 def check(words: list[str]) -> None:
     """Reads a command as at a start, with its adapters."""
+    if probe_tasks.lacks_gpu():
+        _for_any_machine()
+        parsed(words)
+        raise probe_tasks.UnaskedError("no GPU is visible: vLLM read the arguments alone")
     _take_adapters(*read(words))
 
 
