@@ -146,6 +146,9 @@ def test_files_are_written_and_other_commands_are_not_read(tmp_path: Path) -> No
     answer = asked(tmp_path, {"commands": commands, "files": {str(file): "{}"}})
     assert answer == {"commands": [{"read": False, "why": "it has no -m sglang.launch_server"}]}
     assert file.read_text() == "{}"
+    commands = [{"argv": ["python3", "-m", "sglang.launch_server"]}]
+    (answer,) = asked(tmp_path, {"commands": commands, "files": {f"{file}/x": ""}})["commands"]
+    assert answer["read"] is False and answer["why"].startswith("FileExistsError")
 
 
 # Architectures by how they divide their attention. PartModel gives its base other layers.

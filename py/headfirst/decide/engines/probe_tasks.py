@@ -80,17 +80,15 @@ def answer(
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")  # there is no network: ask for nothing
-    for path, text in request.get("files", {}).items():
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(text, encoding="utf-8")
+    unwritten = _write(request.get("files", {}))
     asked = dict(_of_the_image(parts)) if request.get("answers") else {}
     tasks: list[Callable[[], dict[str, Any]]] = [partial(_told, part) for part in asked.values()]
     commands: list[dict[str, Any]] = []
     places = []
     for command in request.get("commands", []):
         words = behind(before, command["argv"])
-        commands.append({"read": False, "why": f"it has no {' '.join(before)}"})
-        if words is not None:
+        commands.append({"read": False, "why": unwritten or f"it has no {' '.join(before)}"})
+        if words is not None and not unwritten:
             places.append(len(commands) - 1)
             tasks.append(partial(_checked, check, words, command.get("env", {})))
     results = in_processes(tasks)
@@ -99,6 +97,17 @@ def answer(
     told = {"answers": _document(engine, dict(zip(asked, results, strict=False)))} if asked else {}
     json.dump({**told, "commands": commands}, out)
     out.close()
+
+
+def _write(files: Mapping[str, str]) -> str:
+    """Writes the files; the reason where it cannot."""
+    try:
+        for path, text in files.items():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        return last_line(error)
+    return ""
 
 
 def behind(before: Sequence[str], command: Sequence[str]) -> list[str] | None:
@@ -324,10 +333,10 @@ def _started(task: Callable[[], dict[str, Any]]) -> tuple[int, IO[str]]:
     try:
         os.setsid()
         try:
-            result = task()
+            text = json.dumps(task(), default=str)
         except BaseException as error:  # an engine's package may raise anything
-            result = {"why": last_line(error)}
-        json.dump(result, written)
+            text = json.dumps({"why": last_line(error)})
+        written.write(text)
         written.flush()
     finally:
         os._exit(0)  # what the engine registered for its end is not for us

@@ -16,7 +16,6 @@ from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
 import probe_attention
 import probe_tasks
@@ -102,10 +101,10 @@ def _make(arguments: Any, config: Any, quantization: Any) -> None:
     from sglang.srt.model_loader.loader import _initialize_model
     from sglang.srt.runtime_context import SpawnRanks, create_context, get_parallel, use_context
 
-    @cache  # SGLang asks whether two groups are the same
-    def group(size: int) -> MagicMock:
+    @cache  # SGLang asks whether two groups are the same; what it asks besides, a stand-in must not answer
+    def group(size: int) -> SimpleNamespace:
         facts = {"world_size": size, "rank_in_group": 0, "is_first_rank": True, "is_last_rank": True}
-        return MagicMock(ranks=list(range(size)), **facts)
+        return SimpleNamespace(ranks=list(range(size)), **facts)
 
     ranks = SpawnRanks(world_rank=0, gpu_id=0, dp_rank=None)
     with ExitStack() as stack:
