@@ -11,7 +11,7 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import PlannedService
 
-OWN = "registry.example.org/own:v1"
+OWN, IMAGE = "registry.example.org/own:v1", "engine_image=lmsysorg/sglang"
 PACKAGE = "SGLANG_EXTERNAL_MODEL_PACKAGE=acme_models"
 MOUNTED = 'engine_volumes=/data/plugins:/plugins:ro\nengine_env="{} PYTHONPATH=/plugins"'
 
@@ -48,11 +48,33 @@ def test_an_unknown_architecture_is_planned_with_a_note(tmp_path: Path, lines: s
 @pytest.mark.parametrize(
     "lines",
     [
-        f"engine_env={PACKAGE}",  # the engine's own image has no such package
         f"engine_image={OWN}",
-        f"engine_image={OWN}\nengine_env=VLLM_PLUGINS=register_acme",  # of another engine
-        f"engine=vllm\nengine_image={OWN}\nengine_env=VLLM_PLUGINS=",  # no plugin at all
-        f"engine=lmdeploy\nengine_image={OWN}\nengine_env={PACKAGE}",
+        f"{IMAGE}:v0.5.24",
+        f"{IMAGE}:nightly",
+        f"engine=vllm\nengine_image={OWN}",
+        f"engine=lmdeploy\nengine_image={OWN}",
+    ],
+)
+@pytest.mark.parametrize("architecture", ["AcmeForCausalLM", "LlamaForCausalLM"])
+def test_an_image_of_another_version_may_have_it(tmp_path: Path, lines: str, architecture: str) -> None:
+    flags = "--new-flag 1 --reasoning-parser new --quantization new"
+    service = plan(tmp_path, architecture, f'{lines}\nengine_args="{flags}"')
+    assert service.fit.fits
+    notes = " ".join(service.notes)
+    assert ("has no model class AcmeForCausalLM" in notes) == (architecture == "AcmeForCausalLM")
+    assert "--new-flag" in notes and "of engine_args: not in the snapshot of" in notes
+    assert " ".join(service.replicas[0].nodes[0].container.command).endswith(flags)
+    with pytest.raises(InputError, match="Set tensor_parallel in the inventory"):
+        plan(tmp_path, architecture, f"{lines}\nengine_args=--tp 4")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f"engine_env={PACKAGE}",  # the engine's own image has no such package
+        f"{IMAGE}:v0.5.23",
+        MOUNTED.format("VLLM_PLUGINS=register_acme"),  # of another engine
+        "engine=vllm\n" + MOUNTED.format("VLLM_PLUGINS="),  # no plugin at all
     ],
 )
 def test_without_a_package_it_is_refused(tmp_path: Path, lines: str) -> None:

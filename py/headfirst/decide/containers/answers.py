@@ -13,7 +13,8 @@ class Answers:
     """An engine's options and tables. `image`: the ID of the image that answered; "": they are the snapshot.
 
     `support` is of the class SupportTable of the engine's module `support`. `unanswered`: parts that the
-    image did not answer, which are the snapshot's, each with the reason.
+    image did not answer, which are the snapshot's, each with the reason. `guessed`: options or tables are the
+    snapshot's, and the image may have others, so that nothing is refused for what they lack.
     """
 
     engine: str
@@ -24,6 +25,7 @@ class Answers:
     cuda: str = ""
     nccl: str = ""
     unanswered: Mapping[str, str] = field(default_factory=dict)
+    guessed: bool = False
 
     @cached_property
     def by_flag(self) -> Mapping[str, Mapping[str, Any]]:

@@ -40,13 +40,14 @@ def get(
     if version is not None and not re.fullmatch(VERSION, version):
         hint = f"Write it as the tags of its images have it, such as {known.version}."
         raise InputError(f"engine_version={version} is not a version", where=where, hint=hint)
-    return _made(answers or known, version or known.version)
+    version = version or known.version
+    return _made(answers or known, version, guessed=version != known.version)
 
 
 @lru_cache(maxsize=64)
-def _made(answers: Answers, version: str) -> Engine:
+def _made(answers: Answers, version: str, *, guessed: bool) -> Engine:
     make = import_module(f"{__name__}.{answers.engine}.engine").engine
-    named: Engine = make(replace(answers, version=version))
+    named: Engine = make(replace(answers, version=version, guessed=guessed))
     return replace(make(answers), images=named.images) if answers.image else named
 
 
@@ -92,9 +93,10 @@ def of_image(
             where=where,
             hint="Remove engine_version: the version then follows from the image.",
         )
-    engine, stated = get(name, tagged or version), tagged or version
+    stated = tagged or version
     if stated == snapshot(name).version or not (stated or image):
         return engine, ""
+    engine = _made(snapshot(name), stated or engine.version, guessed=True)
     subject = f"engine_version={version}" if version else f"{shown} has a tag without a version"
     subject = f"{shown} is of {engine.title} {tagged}" if tagged else subject
     return engine, (

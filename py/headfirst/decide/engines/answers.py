@@ -77,4 +77,5 @@ def of_document(document: Any, engine: str, *, where: str, image: str = "") -> A
         cuda=told.cuda or "",
         nccl=told.nccl or "",
         unanswered=told.unanswered,
+        guessed=told.options is None or told.support is None,
     )

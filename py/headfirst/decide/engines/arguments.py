@@ -55,6 +55,8 @@ _COUNTERPARTS = (
     ("--tp-size", "--tensor-parallel-size", "--tp"),
 )
 
+# What of an option another version may have more of.
+_LISTS = ("choices", "keys", "registered")
 # Flags of programs that start an engine, and what an inventory has instead.
 _OF_LAUNCHERS = {"--backend": "Set engine in the inventory."}
 
@@ -145,6 +147,7 @@ class Arguments:
 
     values: Values
     problems: tuple[ArgumentProblem, ...]
+    unknown: tuple[str, ...] = ()  # flags that another version may have
 
     def require(self, *, where: str | None = None) -> Values:
         """The values; InputError listing every problem when there is one."""
@@ -173,6 +176,7 @@ class Specification:
     owned: Mapping[str, str]
     refused: Mapping[str, RefusedOption] = field(default_factory=dict)
     bounds: Mapping[str, RefusedOption] = field(default_factory=dict)
+    guessed: bool = False  # it may have others
 
 
 def load(
@@ -184,9 +188,16 @@ def load(
 ) -> Specification:
     """The specification of the engine that answered; `title` is its name in messages."""
     removed = read_json(f"{__package__}.{answers.engine}", "removed.json")["flags"]
+    options = answers.by_flag
+    if answers.guessed:
+        options = {
+            flag: {key: value for key, value in option.items() if key not in _LISTS}
+            for flag, option in options.items()
+        }
     return Specification(
         engine=f"{title} {answers.version}",
-        options=answers.by_flag,
+        options=options,
+        guessed=answers.guessed,
         removed={flag: _advice(entry) for flag, entry in removed.items()},
         owned=owned,
         refused=refused or {},
@@ -210,6 +221,7 @@ def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
     """
     values: dict[str, Any] = {}
     problems: list[ArgumentProblem] = []
+    unknown: list[str] = []
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
@@ -225,12 +237,15 @@ def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
                 break
             words_of_value.append(rest.pop(0))
         option = spec.options.get(flag)
+        if option is None and spec.guessed and not _means_owned(spec, flag):
+            unknown.append(flag)
+            continue
         problem = _flag_problem(spec, flag, values) if option is None else _owned(spec, option, flag, values)
         if problem is None and option is not None:
             problem = _store(option, flag, words_of_value, values) or _refused(spec, option, flag, values)
         if problem is not None:
             problems.append(problem)
-    return Arguments(values=values, problems=tuple(problems))
+    return Arguments(values=values, problems=tuple(problems), unknown=tuple(unknown))
 
 
 def counterpart(spec: Specification, flag: str) -> str | None:
@@ -286,6 +301,13 @@ def _flag_problem(spec: Specification, flag: str, values: Values) -> ArgumentPro
     return ArgumentProblem(
         flag, f"{spec.engine} has no {flag}.", f"Did you mean {near[0]}?" if near else None
     )
+
+
+def _means_owned(spec: Specification, flag: str) -> bool:
+    """Whether the flag stands for one that the plan sets: cut short, or as another engine writes it."""
+    longer = (known for known in spec.options if known.startswith(flag))
+    meant = (counterpart(spec, flag), _with_two_dashes(spec, flag), *longer)
+    return any(known and spec.options[known]["dest"] in spec.owned for known in meant)
 
 
 def _with_two_dashes(spec: Specification, flag: str) -> str | None:

@@ -13,10 +13,10 @@ from headfirst.decide.model.checkpoint import Checkpoint
 
 _OTHER_FILES = ("gguf", "npcache", "pt")
 _EXTERNAL = (
-    "engine_env={packages}: {engine.title} {engine.version} itself has no model class "
-    "{checkpoint.architecture}. The plan does not check whether the package has it, or what its class "
-    "refuses. It computes memory and layout from config.json."
+    "{where}: {engine.described_by} has no model class {checkpoint.architecture}. The plan does not check "
+    "whether the {holder} has it, or what its class refuses. It computes memory and layout from config.json."
 )
+_UNKNOWN = "{flags} of engine_args: not in {known}, and passed as written, since the image may have it."
 _NOT_MOUNTED = (
     "engine_args names {files}, but no mounted folder contains it: the engine reads it only if its image "
     "contains it. To mount a folder of each host, set engine_volumes=/folder:/folder:ro."
@@ -25,7 +25,9 @@ _NOT_MOUNTED = (
 
 def with_packages(service: Service, checkpoint: Checkpoint) -> Checkpoint:
     """The checkpoint, marked where the image, or a mounted folder, may have its model class."""
-    return checkpoint.model_copy(update={"external_class": bool(_packages(service))})
+    engine, _ = engines.of_service(service)
+    may_be_there = engine.answers.guessed or bool(_packages(service))
+    return checkpoint.model_copy(update={"external_class": may_be_there})
 
 
 def _packages(service: Service) -> str:
@@ -38,8 +40,17 @@ def _packages(service: Service) -> str:
 
 
 def packages_note(service: Service, engine: Engine, checkpoint: Checkpoint) -> str:
-    """That a package of the user has the model class, and what is not checked then."""
-    return _EXTERNAL.format(packages=_packages(service), engine=engine, checkpoint=checkpoint)
+    """That the image or a package of the user has the model class, and what is not checked then."""
+    packages, settings = _packages(service), service.settings
+    image = settings.engine_image or engine.default_image(settings.engine_device)
+    where, holder = (f"engine_env={packages}", "package") if packages else (image, "image")
+    return _EXTERNAL.format(where=where, holder=holder, engine=engine, checkpoint=checkpoint)
+
+
+def unknown_flags(engine: Engine, arguments: Sequence[str]) -> str:
+    """Which flags the snapshot does not have; the image may have them."""
+    flags = engine.check_arguments(arguments).unknown
+    return _UNKNOWN.format(flags=", ".join(flags), known=engine.described_by) if flags else ""
 
 
 def unmounted_note(arguments: Sequence[str], volumes: Sequence[str]) -> str:

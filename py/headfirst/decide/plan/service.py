@@ -43,8 +43,8 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
     )
     configs = {adapter.name: service.adapters.get(adapter.name) for adapter in lora}
     known = {"adapters": tuple(configs.values()), "draft": service.draft}
-    checkpoint = contents.with_packages(service, checkpoint).model_copy(update=known)
     engine, note = engines.of_service(service)
+    checkpoint = contents.with_packages(service, checkpoint).model_copy(update=known)
     images.refuse_other_engine(engine, settings.engine_image, service.given.get("engine_image"))
     if settings.engine_image_source == "build":
         images.recipe(service, engine)
@@ -158,6 +158,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                     main.needs.note,
                     *main.drafts.notes,
                     contents.packages_note(service, engine, checkpoint) if external else "",
+                    contents.unknown_flags(engine, settings.engine_args),
                     contents.unmounted_note(settings.engine_args, replicas[0].nodes[0].container.volumes),
                     *(text for part in pools for text in part.host_notes),
                     _ONE_OF_A_PART if before and 1 in (len(part.service.replicas) for part in pools) else "",

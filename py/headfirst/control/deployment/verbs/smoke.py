@@ -68,8 +68,7 @@ def api_target(service: Service, planned: plan.PlannedService) -> tuple[ServiceT
     """How a service is asked, and how it shows that it is ready."""
     engine = engines.get(planned.engine, planned.engine_version)
     chosen = [word for option in planned.chosen_arguments for word in (option.flag, option.value) if word]
-    values = engine.check_arguments([*service.settings.engine_args, *chosen]).require()
-    dialect = engine.request_dialect(values)
+    dialect = engine.request_dialect(engine.check_arguments([*service.settings.engine_args, *chosen]).values)
     capabilities = planned.capabilities
     parsers: dict[Purpose, Parser] = {
         "tools": _parser("tools", capabilities.tools, service, planned),

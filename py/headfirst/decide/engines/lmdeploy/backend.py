@@ -123,7 +123,8 @@ def start_problems(answers: Answers, checkpoint: Checkpoint, start: EngineStart)
 def _missing(has: SupportTable, checkpoint: Checkpoint, name: str) -> list[str]:
     """What the back end does not do, as "read …"."""
     table: BackEnd = getattr(has, name)
-    if table.architectures and checkpoint.architecture not in table.architectures:
+    known = checkpoint.architecture in table.architectures or not table.architectures
+    if not known and not (checkpoint.external_class and name == PYTORCH):
         return [f"support the architecture {checkpoint.architecture}"]
     if table.quantisations and not _reads(table.quantisations, name, checkpoint):
         return [f"read checkpoints quantised as {checkpoint.quantization_name}"]

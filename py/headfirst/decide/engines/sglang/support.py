@@ -88,7 +88,7 @@ def problems(
     named = f"SGLang {answers.version}"
     return [
         *_architecture(named, has, checkpoint, values),
-        *(_gpu(checkpoint, gpu) or _quantization(named, has, checkpoint, gpu, values)),
+        *(_gpu(checkpoint, gpu) or _quantization(answers, checkpoint, gpu, values)),
         *(_task(has, checkpoint, task) or _vectors(has, checkpoint, task, values)),
         *overflow("SGLang", checkpoint, gpu, values),
         *_all_to_all(checkpoint, gpu, values),
@@ -120,12 +120,11 @@ def _gpu(checkpoint: Checkpoint, gpu: Gpu | None) -> list[str]:
     return []
 
 
-def _quantization(
-    named: str, has: SupportTable, checkpoint: Checkpoint, gpu: Gpu | None, values: Values
-) -> list[str]:
+def _quantization(answers: Answers, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> list[str]:
+    has, named = answers.support, f"SGLang {answers.version}"
     argument: str | None = values.get("quantization")
     stored = _method(checkpoint)
-    if not has.quantizations:
+    if not has.quantizations or (answers.guessed and (argument or stored) not in has.quantizations):
         return []
     if argument is not None and argument not in has.quantizations:
         return [f"{named} has no quantisation {argument} for NVIDIA GPUs"]

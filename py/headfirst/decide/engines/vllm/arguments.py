@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headfirst.common.untrusted import finite_json
@@ -32,7 +33,7 @@ def check(spec: Specification, words: Sequence[str]) -> Arguments:
     checked = arguments.check(spec, plain(words))
     values = checked.values
     more = [*_unregistered(spec, values), *_without_server(values)]
-    return Arguments(checked.values, (*checked.problems, *more))
+    return replace(checked, problems=(*checked.problems, *more))
 
 
 def _without_server(values: Values) -> Iterator[ArgumentProblem]:

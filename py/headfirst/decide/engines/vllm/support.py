@@ -89,7 +89,7 @@ def problems(
     return [
         *_architecture(named, has, checkpoint, task, values),
         *_runner(task, values),
-        *(_gpu(named, gpu) or _quantization(named, has, checkpoint, gpu, values)),
+        *(_gpu(named, gpu) or _quantization(answers, checkpoint, gpu, values)),
         *_sparse_attention(named, checkpoint, gpu),
         *_fp8_cache(named, checkpoint, gpu, values),
     ]
@@ -195,10 +195,9 @@ def _method(checkpoint: Checkpoint) -> str:
     return names.get(schemes[0], "modelopt") if len(schemes) == 1 else "modelopt_mixed"
 
 
-def _quantization(
-    named: str, has: SupportTable, checkpoint: Checkpoint, gpu: Gpu | None, values: Values
-) -> Iterator[str]:
+def _quantization(answers: Answers, checkpoint: Checkpoint, gpu: Gpu | None, values: Values) -> Iterator[str]:
     """What config/model.py, _verify_quantization, refuses, and a GPU that lacks the method's kernels."""
+    named, has = f"vLLM {answers.version}", answers.support
     argument, stored = values.get("quantization"), _method(checkpoint)
     # An FP8 checkpoint that is not read on the GPU is converted before (plan/weights/precision.py).
     if argument is None and stored == "int8":
@@ -208,7 +207,7 @@ def _quantization(
     method = stored if argument is None or (stored in _KEPT and argument != "humming") else argument
     lowest = has.capability(method)
     if lowest is None:
-        yield f"{named} does not have the quantisation {method}"
+        yield from () if answers.guessed else (f"{named} does not have the quantisation {method}",)
     elif gpu is not None and gpu.lacks(lowest):
         needed = capability_text(lowest)
         yield f"{named} serves {method} from compute capability {needed} on, unlike {gpu}"
