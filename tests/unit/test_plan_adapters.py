@@ -332,7 +332,7 @@ def test_experts_of_an_adapter_are_counted(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("engine", "model"),
     [
-        ("sglang", "meta-llama/Llama-4-Scout-17B-16E-Instruct"),
+        ("sglang", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"),
         ("vllm", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"),
         ("lmdeploy", "Qwen/Qwen3-30B-A3B"),
     ],

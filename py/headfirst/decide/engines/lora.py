@@ -50,7 +50,7 @@ def are_served(checkpoint: Checkpoint, values: Values) -> bool:
 
 def estimated(checkpoint: Checkpoint) -> frozenset[str]:
     """The name of the adapters' memory where some modules may have other sizes than those counted here."""
-    unknown = checkpoint.moe or checkpoint.recurrent or not all(checkpoint.adapters)
+    unknown = checkpoint.compress_ratios or checkpoint.recurrent or not all(checkpoint.adapters)
     return frozenset({"adapters"} if unknown else ())
 
 

@@ -55,7 +55,8 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values)
         attention_tensor=attention,
         draft_layers=checkpoint.nextn_layers if _predicts(checkpoint, values) else 0,
         draft_tensor=draft.ranks(checkpoint, layout.tensor),
-        estimates=estimated(checkpoint) & terms.keys(),
+        estimates=frozenset({"adapters"} if checkpoint.moe or checkpoint.mla else estimated(checkpoint))
+        & terms.keys(),
         room=room_by_token(
             per_token, blocks * values.get("cache_block_seq_len", _BLOCK_TOKENS) if blocks else None
         ),
