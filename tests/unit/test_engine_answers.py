@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from headfirst.common.untrusted import UntrustedError
+from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
 from headfirst.decide.engines import answers
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.package_data import read_json
+from headfirst.decide.plan.build import build
 
 IMAGE = "sha256:" + "0123456789ab" + "c" * 52
 
@@ -101,3 +105,35 @@ def test_flags_that_the_image_lacks_are_not_written_where_it_works_without() -> 
 def test_what_an_image_sends_is_data(name: str, changes: dict[str, Any]) -> None:
     with pytest.raises(UntrustedError, match="the answer of the image"):
         engine(name, **changes)
+
+
+def test_a_plan_is_of_what_the_image_answered(tmp_path: Path) -> None:
+    given = document("sglang", version="0.5.24")
+    given["options"] = [
+        option
+        for option in given["options"]
+        if option["dest"] not in ("tool_call_parser", "sleep_on_idle", "admin_api_key")
+    ]
+    path = tmp_path / "cluster.ini"
+    path.write_text(
+        "[head]\nn0 ansible_host=192.0.2.1\n[all:vars]\nmodel=Qwen/Qwen3-8B\nparsers=auto\n"
+        "engine_device=cpu\ncpu_cores=0-15\nengine_image=team/sglang:nightly\n"
+    )
+    cluster = load([path])
+    told = answers.of_document(given, "sglang", where="n0", image=IMAGE)
+    services = tuple(replace(service, answers=told) for service in cluster.services)
+    model = catalogue.lookup("Qwen/Qwen3-8B")
+    assert model is not None
+    (service,) = build(replace(cluster, services=services), {None: model}).services
+    assert (service.engine_version, service.engine_described_by) == (
+        "0.5.24",
+        "the image sha256:0123456789ab",
+    )
+    assert not any("snapshot" in note for note in service.notes)
+    assert service.config_file.keys() == {"api-key"}
+    command = service.replicas[0].nodes[0].container.command
+    assert "--reasoning-parser" in command and "--sleep-on-idle" not in command
+    (line,) = service.arguments_left_out
+    assert line.startswith(
+        "--tool-call-parser qwen is left out: SGLang 0.5.24 does not accept it (SGLang 0.5.24 has no "
+    )
