@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.engines.base import LaunchRequest
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.hardware.gpus import MIB, Gpu
-from known_models import model
-from together import together
 
 ENGINE = engines.get("sglang")
 
@@ -173,21 +167,3 @@ def test_images_and_config_file() -> None:
     assert ENGINE.default_image("cpu") != ENGINE.default_image("cuda")
     assert ENGINE.config_file(api_key="k") == {"api-key": "k"}
     assert ENGINE.readiness("chat").path == "/health_generate"
-
-
-def _measured() -> list[list[Any]]:
-    path = Path(__file__).parent / "data" / f"sglang-{ENGINE.version}-mem-fraction.json"
-    rows: list[list[Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    return rows
-
-
-@together(("id", "memory_mib", "tp", "pp", "arguments", "fraction"), _measured())
-def test_memory_fraction_is_what_the_engine_itself_computes(
-    id: str, memory_mib: int, tp: int, pp: int, arguments: list[str], fraction: float
-) -> None:
-    checkpoint = model(id)
-    values = ENGINE.check_arguments(arguments).require()
-    use = ENGINE.memory_use(
-        checkpoint, Gpu("any", memory_mib * MIB, (8, 0)), ENGINE.layout(tp, pp, values), values
-    )
-    assert use.static_fraction == pytest.approx(fraction, abs=1e-9)
