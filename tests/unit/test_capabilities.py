@@ -135,7 +135,7 @@ def test_status_has_what_was_planned_here_where_that_runs(
     assert status(bare).tools == Capability(state="off", reason="the engine runs without a parser")
     plan = prepare([tmp_path / "cluster.ini"], [], probe=False).plan
     with recorded(cluster, RunOptions(cluster.inventories, []), "up", QuietReporter()) as shown:
-        keep_plan(shown, plan)
+        keep_plan(shown, plan, {})
     assert status(command) == planned.capabilities
     # What another controller has changed since is not what was planned here.
     hermes = ["hermes" if word == "qwen" else word for word in command]

@@ -18,6 +18,7 @@ from headfirst.control.live.status_types import (
     Supervision,
     WebuiStatus,
 )
+from headfirst.decide.diagnose.measured import Figure, Measured
 from headfirst.decide.plan.types import Capabilities, Capability
 from pydantic import BaseModel
 from rich.console import Console
@@ -58,6 +59,13 @@ STATUS = ClusterStatus(
         )
     },
     webui=WebuiStatus(**CONTAINER, url="http://page", ready=True),
+    measured={
+        "chat": Measured(
+            figures=[Figure(name="KV cache", unit="tokens", measured=9.0, planned=8.0)],
+            seconds={"starting": 7.0},
+            started_at="2026-01-01",
+        )
+    },
     routers=[
         RouterStatus(
             **CONTAINER,
@@ -77,8 +85,9 @@ JSON_ALONE = {
     "RouterStatus": LINE | {"state"},
     "EngineLoad": {"requests_per_s", "first_token_s"},
     "Supervision": {"start_seconds"},
+    "Measured": {"started_at"},
 }
-OTHERS = {bool: False, int: 43, float: 43.0, str: "other", list: []}
+OTHERS = {bool: False, int: 43, float: 43.0, str: "other", list: [], dict: {}}
 
 
 def printed(status: ClusterStatus) -> str:

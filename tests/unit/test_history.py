@@ -227,7 +227,7 @@ def run_up(prepared: Prepared, changed: int, plan: Plan | None = None, *, verb: 
         reporter.handle(StageStarted("weights", "Bring"))
         reporter.handle(StageDone("weights", 1.0, changed, ()))
         if plan:
-            keep_plan(reporter, plan)
+            keep_plan(reporter, plan, {})
     return next(event for event in shown.events if isinstance(event, StageStarted))
 
 

@@ -65,8 +65,8 @@ def test_the_figures_of_sglang() -> None:
     assert told.seconds["loading weights"] == 12
     assert told.sentence.startswith(
         "KV cache 396,000 tokens (400,000 planned, -1 %); weights 14.50 GiB (15.00 planned, -3 %); "
-        "graphs 2.40 GiB (2.00 planned, +20 %). Start: container started 0 s, starting 4 s, "
-        "joining the other ranks 1 s"
+        "graphs 2.40 GiB (2.00 planned, +20 %). Start 31 s: starting 4 s, "
+        "joining the other ranks 1 s, loading weights 12 s, "
     )
 
 

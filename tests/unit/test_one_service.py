@@ -164,7 +164,7 @@ def test_up_prepares_locks_and_judges_the_service_alone(
         seen["built"] = [service.name for service in cluster.services]
         return {}
 
-    def run(phases: list[Phase], _: RunOptions, cluster: Cluster, *__: Any, **___: Any) -> RunResult:
+    def run(phases: list[Phase], cluster: Cluster, **_: Any) -> RunResult:
         locked = (host for host in ("n1", "n2", "n3", "n4", "n5") if hosts.record(host, LOCK))
         seen.update(playbooks=[phase.playbook for phase in phases], locked=list(locked))
         return DONE

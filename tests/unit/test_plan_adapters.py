@@ -424,7 +424,7 @@ def on_the_head(monkeypatch: pytest.MonkeyPatch, answer: CommandOutput) -> list[
         yield None
 
     def run(_access: object, _connection: object, *words: str, **_limits: object) -> CommandOutput:
-        folders.append(words[-1])
+        folders.append(words[3])  # behind python3, -c and the script
         return answer
 
     monkeypatch.setattr(head_folder, "ssh", ssh)

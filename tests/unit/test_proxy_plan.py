@@ -156,9 +156,13 @@ def test_requests_of_a_reward_model_outside_v1_go_to_the_replicas(tmp_path: Path
 
 def test_a_router_without_a_proxy_is_noted_where_a_task_has_paths_outside_v1(tmp_path: Path) -> None:
     _, plan = made(tmp_path, REWARD)
-    assert ["requests for /classify and /pooling to" in note for note in plan.services[0].notes] == [True]
+    assert ["requests for /classify and /pooling to" in note for note in plan.services[0].notes] == [
+        False,
+        True,
+    ]
     _, plan = made(tmp_path, REWARD.replace("replicas=2", "replicas=1"))
-    assert plan.services[0].notes == []
+    (note,) = plan.services[0].notes
+    assert "the snapshot of vLLM" in note
     _, plan = made(tmp_path, REWARD.replace("task=reward", "task=embedding") + "proxy=true")
     assert plan.proxy
     assert "paths" not in plan.proxy.services[0].model_dump()

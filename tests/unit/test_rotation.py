@@ -15,6 +15,7 @@ import yaml
 from headfirst.collection import collection_root
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.credentials import secrets
+from headfirst.control.deployment.answered import Answered
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.options import RunOptions
@@ -70,6 +71,9 @@ class Site:
         monkeypatch.setattr(verb, "announced", lambda *_: [])
         monkeypatch.setattr(verb, "of_up", lambda cluster, plan, secrets, files, service: secrets)
         monkeypatch.setattr(verb, "run_phases", self.run_phases)
+        monkeypatch.setattr(verb, "_answered", lambda prepared, *_: Answered(prepared, [], []))
+        monkeypatch.setattr(verb, "in_up", lambda *_: [])
+        monkeypatch.setattr(verb, "_measured", lambda *_: {})
 
     def run_phases(
         self,
