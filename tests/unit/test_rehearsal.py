@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.checkpoints import small_files
+from headfirst.control.deployment.prepare import Prepared
+from headfirst.control.deployment.verbs.rehearse import in_up
 from headfirst.control.inventory.inventory import load
 from headfirst.control.rehearsal import run
 from headfirst.control.rehearsal.rank import Rank, RankEvent, Told
@@ -103,6 +106,19 @@ def test_the_start_of_a_small_model_is_soon_enough() -> None:
     small = catalogue.lookup("Qwen/Qwen3-0.6B")
     assert small is not None
     assert not rehearsal(with_settings(one), small).in_up
+
+
+def test_up_rehearses_the_service_that_it_brings(cluster: Cluster, deepseek: Checkpoint) -> None:
+    prepared = Prepared(cluster, planned(cluster, deepseek), {None: deepseek})
+    service = cluster.services[0]
+    # The image has answered meanwhile: the plan is of another value of the same service.
+    (found,) = in_up(prepared, replace(service, running=(("python3",),)))
+    assert [node.container.name for node in found.replica.nodes] == ["headfirst-rehearsal-r0"] * 2
+    assert found.beside == {node.host: ["headfirst-rehearsal-r0"] for node in found.replica.nodes}
+    (text,) = found.texts.values()
+    assert found.subject.api_key in text
+    assert found.subject.model == "headfirst-rehearsal"
+    assert in_up(prepared, replace(service, name="other")) == []
 
 
 DUMMIES = engines.get("sglang").dummy_weights

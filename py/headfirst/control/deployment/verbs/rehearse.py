@@ -115,7 +115,7 @@ def in_up(prepared: Prepared, service: Service | None) -> list[Rehearsing]:
     wanted = {
         planned.name
         for planned in prepared.plan.services
-        if planned.rehearsal.in_up and service in (None, prepared.cluster.service(planned.name))
+        if planned.rehearsal.in_up and (service is None or service.name == planned.name)
     }
     before = was_brought(read(cluster_folder(prepared.cluster)), weights_digest(prepared.plan))
     return [] if before else rehearsals(prepared, only=wanted)
