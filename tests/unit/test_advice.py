@@ -178,6 +178,7 @@ def refused(folder: Path, its: list[str], engine: str) -> str:
             HOSTS,
             *kept,
             f"engine={engine}",
+            f"engine_version={engines.get(engine).version}",
             *more,
             *(f'{name}="{value}"' for name, value in settings.items()),
         ]
