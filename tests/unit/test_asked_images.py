@@ -136,6 +136,7 @@ def test_a_plan_without_hosts_knows_what_the_image_of_that_name_answered(
     ("arguments", "sentence", "line"),
     [
         ("--max-running-requests 7", "max_running_requests must be even", 12),
+        ("--quantization fp8", "Cannot find the config file for FP8", 12),
         ("--max-running-requests 7", "the model has 3 heads", 10),
     ],
 )

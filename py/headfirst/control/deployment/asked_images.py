@@ -24,7 +24,6 @@ from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
 from headfirst.decide.containers.spec import gpu_options
-from headfirst.decide.engines import arguments
 from headfirst.decide.engines.answers import Answers
 from headfirst.decide.plan.types import Node, Plan, PlannedService
 
@@ -116,7 +115,7 @@ def refuse_commands(cluster: Cluster, plan: Plan, present: Images, reporter: Rep
             if asked.problem:
                 raise InputError(
                     f"{engine.title} {engine.version} refuses {rank}: {asked.problem}",
-                    where=_place(service, asked.problem),
+                    where=_place(cluster, service, asked.problem),
                     hint=f"Correct the inventory: `deploy plan {cluster.inventories[0]} --image` asks again.",
                 )
             if asked.why:
@@ -214,10 +213,13 @@ def _texts(cluster: Cluster, planned: PlannedService) -> dict[str, str]:
     return texts
 
 
-def _place(service: Service, sentence: str) -> str | None:
-    """The line that the sentence is about: that of the arguments, where it names one, else of the model."""
-    user = [
-        word.partition("=")[0].lstrip("-") for word in service.settings.engine_args if arguments.is_flag(word)
-    ]
-    named = any(name and (name in sentence or name.replace("-", "_") in sentence) for name in user)
-    return service.given.get("engine_args" if named else "model")
+def _place(cluster: Cluster, service: Service, sentence: str) -> str:
+    """The line that a sentence is about: of the arguments, where it names a word of them, or of the model."""
+    words = [word.lstrip("-") for text in service.settings.engine_args for word in text.split("=", 1)]
+    named = any(len(word) > 2 and _plain(word) in _plain(sentence) for word in words)
+    line = service.given.get("engine_args" if named else "model")
+    return line or str(cluster.inventories[0])
+
+
+def _plain(text: str) -> str:
+    return text.replace("-", "_").lower()
