@@ -33,12 +33,6 @@ TYPES = {
 }
 # What the code asks about the platform: these are CUDA's answers. Every other platform is absent.
 CUDA = {"is_cuda", "_is_cuda"}
-# Methods by which a model gives a draft the states of its layers (configure_aux_hidden_state_capture).
-_CAPTURES = (
-    "set_eagle3_layers_to_capture",
-    "set_dflash_layers_to_capture",
-    "set_dspark_layers_to_capture",
-)
 
 
 def main(request: Mapping[str, Any]) -> None:
@@ -182,9 +176,6 @@ def _architectures(srt: Path, missing: dict[str, str]) -> dict[str, list[str]]:
         "pooling_only": pooling,
         "multimodal": listed(config, "multimodal_model_archs"),
         "pipeline": lambda: _with(models, "pp_proxy_tensors"),
-        # What can be the target of a draft of EAGLE3, and of one of DFlash or DSpark.
-        "eagle3": lambda: _with(models, _CAPTURES[0]),
-        "dflash": lambda: _with(models, _CAPTURES[1]) | _with(models, _CAPTURES[2]),
         # How the memory is divided: a pool of their own for layers with a window; recurrent states that the
         # prefix cache tracks; images that are read only when asked; prefill graphs although there are images.
         "window_pool": listed(config, "hybrid_swa_archs"),
@@ -210,14 +201,13 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _models(folder: Path) -> Iterator[tuple[str, set[str]]]:
-    """(architecture, the arguments of its forward, and which of _CAPTURES it has) of every EntryClass."""
+    """The architecture and the arguments of its forward, of every EntryClass."""
     trees = [_tree(path) for path in sorted(folder.glob("*.py"))]
     classes = _classes(trees)
     for tree in trees:
         for name in probe_attention.entry_classes(tree):
             forward = _method(name, "forward", classes)
-            arguments = {argument.arg for argument in forward.args.args} if forward else set()
-            yield name, arguments | {method for method in _CAPTURES if _method(name, method, classes)}
+            yield name, {argument.arg for argument in forward.args.args} if forward else set()
 
 
 def _classes(trees: Iterable[ast.Module]) -> dict[str, ast.ClassDef]:

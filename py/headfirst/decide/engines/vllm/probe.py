@@ -177,19 +177,14 @@ def _take_adapters(arguments: Any, config: Any) -> None:
 def support() -> probe_tasks.Tables:
     """The tables of headfirst.decide.engines.vllm.support."""
     _for_any_machine()
-    from vllm.model_executor.models import registry
-
     abilities, failed = architectures()
     return probe_tasks.Tables(
         {
             "quantizations": quantizations,
             "deprecated_quantizations": deprecated_quantizations,
-            "float32_quantizations": in_float32,
             "without_float16": without_float16,
             "suffixes": suffixes,
-            "removed_architectures": lambda: dict(sorted(registry._PREVIOUSLY_SUPPORTED_MODELS.items())),
             "unknown_abilities": lambda: sorted(failed),
-            "drafts": lambda: sorted(registry._SPECULATIVE_DECODING_MODELS),
             "transformers": lambda: of_transformers({*abilities, *failed}),
             "architectures": lambda: dict(sorted(abilities.items())),
         }
@@ -199,7 +194,7 @@ def support() -> probe_tasks.Tables:
 def architectures() -> tuple[dict[str, list[str]], list[str]]:
     """Architecture -> what its class can do; and the architectures whose class cannot be loaded here."""
     from vllm.model_executor.models import registry
-    from vllm.model_executor.models.interfaces import supports_eagle3, supports_lora
+    from vllm.model_executor.models.interfaces import supports_lora
 
     abilities, failed = {}, []
     others = {*registry._SPECULATIVE_DECODING_MODELS}
@@ -224,8 +219,6 @@ def architectures() -> tuple[dict[str, list[str]], list[str]]:
             # one matrix for gate and up
             "lora_fused_experts": getattr(model_class, "is_3d_moe_weight", False),
             "hybrid": info.is_hybrid,
-            "attention_free": info.is_attention_free,
-            "eagle3": supports_eagle3(model_class),  # gives a draft the states of its layers
         }
         abilities[name] = [word for word, holds in can.items() if holds]
     return abilities, failed
@@ -260,20 +253,6 @@ def deprecated_quantizations() -> list[str]:
     from vllm.model_executor.layers.quantization import DEPRECATED_QUANTIZATION_METHODS
 
     return sorted(DEPRECATED_QUANTIZATION_METHODS)
-
-
-def in_float32() -> list[str]:
-    """Methods of quantisation whose layers compute in FP32, too."""
-    import torch
-    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS, get_quantization_config
-
-    methods = []
-    for name in QUANTIZATION_METHODS:
-        dtypes = get_quantization_config(name).get_supported_act_dtypes
-        # In some classes it is an instance's, and needs nothing of it.
-        if torch.float32 in (dtypes() if hasattr(dtypes, "__self__") else dtypes(None)):
-            methods.append(name)
-    return sorted(methods)
 
 
 def without_float16() -> list[str]:
