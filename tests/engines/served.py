@@ -105,7 +105,8 @@ def served(
         words = [*([container.entrypoint] if container.entrypoint else []), *container.command]
         (folder / "routes").mkdir()
         environment = engine_sites.environment(engine) | dict(container.environment)
-        environment |= {"ROUTES": str(folder / "routes"), **variables}
+        # Not the option -s: the check of keys reads its text behind `python3 -c`.
+        environment |= {"ROUTES": str(folder / "routes"), "PYTHONNOUSERSITE": "1", **variables}
         environment["PATH"] = f"{_commands(engine, folder)}:{environment['PATH']}"
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
@@ -139,7 +140,7 @@ def _commands(engine: str, folder: Path) -> Path:
     commands = folder / "bin"
     commands.mkdir()
     own = engine_sites.engine_site(engine) / "bin" / engine
-    for name, words in (("python3", f"{engine_sites.python()} -s"), (engine, f"python3 {own}")):
+    for name, words in (("python3", engine_sites.python()), (engine, f"python3 {own}")):
         (commands / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
         (commands / name).chmod(0o755)
     return commands
@@ -150,7 +151,10 @@ def _await(process: subprocess.Popen[bytes], folder: Path, model: str) -> None:
     server = Served(process, {})
     while time.monotonic() < deadline and process.poll() is None:
         ready = server.ask("/health_generate", ADMIN) not in (0, 503) and server.ask("/v1/models", USER)
-        if ready and (not model or model in server.models()):
+        # A server registers at the proxy before it has written its routes.
+        ports = {PORT, PORT + 1} if model else {PORT}
+        written = all((folder / "routes" / f"{port}.json").exists() for port in ports)
+        if ready and written and (not model or model in server.models()):
             return
         time.sleep(0.5)
     raise AssertionError((folder / "log").read_text(errors="replace")[-6000:])
