@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 
 def image_id(access: HostAccess, connection: HostConnection, image: str) -> str:
-    """The ID of an image on a host; "" where the host has no such image, or no container engine."""
+    """The ID of an image on a host; "" where the host has no such image, or no container runtime."""
     found = run_privileged(access, connection, "docker", "image", "inspect", "--format", "{{.Id}}", image)
     id = found.out.strip()
     if found.code != 0 or not id:
