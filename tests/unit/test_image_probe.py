@@ -135,6 +135,7 @@ def test_answers_are_kept_by_the_id_of_the_image(docker: Path) -> None:
         {"version": "1.0\n"},
         {"options": [{"flags": ["rm -rf"], "dest": "x", "type": "str"}]},
         {"options": [{"flags": ["--x"], "dest": "x", "type": "str", "choices": ["a"] * 5000}]},
+        {"options": [{"flags": ["--x"], "dest": "x", "type": "str", "choices": ["a\x1b[2J"]}]},
         {"cuda": "13.0\x1b[2J"},
         {"more": 1},
     ],

@@ -116,11 +116,11 @@ def test_the_tables_are_read_from_the_source(tmp_path: Path) -> None:
         "compatible_quantizations": {"cuda": ["plain"]},
         "spanning_exchanges": ["mori"],
         "architectures": {
-            "AForCausalLM": ["embedding", "pipeline", "eagle3", "window_pool"],
+            "AForCausalLM": ["embedding", "pipeline", "window_pool"],
             "AModel": ["no class", "embedding", "pooling_only"],
             "ARanker": ["no class", "rerank", "pooling_only"],
             "ARewardModel": ["no class", "reward", "pooling_only"],
-            "BForCausalLM": ["dflash", "tracked_states", "undivided_attention"],
+            "BForCausalLM": ["tracked_states", "undivided_attention"],
             "BMTP": ["no class", "undivided_attention"],
             "VModel": ["no class", "multimodal", "images_when_asked"],
             "WModel": ["no class", "multimodal", "window_pool", "images_with_prefill_graphs"],
@@ -132,7 +132,7 @@ def test_a_table_that_a_version_lacks_takes_no_other_with_it(tmp_path: Path) -> 
     source(tmp_path, "srt/arg_groups/overrides.py")
     document = asked(tmp_path, {"answers": True})["answers"]
     assert "spanning_exchanges" not in document["support"]
-    assert document["support"]["architectures"]["BForCausalLM"] == ["dflash", "undivided_attention"]
+    assert document["support"]["architectures"]["BForCausalLM"] == ["undivided_attention"]
     missing = {"support.spanning_exchanges", "support.tracked_states"}
     assert {part for part in document["unanswered"] if part.startswith("support")} == missing
     assert asked(tmp_path / "empty", {"answers": True})["answers"]["unanswered"]["version"] == (

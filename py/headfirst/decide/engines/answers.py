@@ -6,21 +6,36 @@ plans without an image are checked against.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field
 
+from headfirst.common.untrusted import shown
 from headfirst.decide.containers.answers import Answers as Answers
 from headfirst.decide.frozen import Frozen, Tolerant
 from headfirst.decide.package_data import read_json
 from headfirst.decide.untrusted_model import validated
 
+
+def _text(pattern: str) -> AfterValidator:
+    """A text of this form. Not pydantic's own patterns: these lose a Ctrl-C while they are compiled."""
+    form = re.compile(pattern, re.ASCII)
+
+    def check(text: str) -> str:
+        if not form.fullmatch(text):
+            raise ValueError(f"{shown(text)} does not have the form {pattern}")
+        return text
+
+    return AfterValidator(check)
+
+
 VERSION = r"\d+\.\d+[\w.+-]{0,60}"
-Word = Annotated[str, StringConstraints(pattern=r"^[\w.+:/@ -]{1,200}$")]
-Version = Annotated[str, StringConstraints(pattern=rf"^{VERSION}$")]
-Flag = Annotated[str, StringConstraints(pattern=r"^--?[A-Za-z][\w.-]{0,100}$")]
+Word = Annotated[str, _text(r"[\w.+:/@ -]{1,200}")]
+Version = Annotated[str, _text(VERSION)]
+Flag = Annotated[str, _text(r"--?[A-Za-z][\w.-]{0,100}")]
 # What an image may answer: SGLang 0.5.23 has 540 options, vLLM 0.33.0 334 architectures.
 _MOST_OPTIONS, MOST = 5000, 2000
 Words = Annotated[frozenset[Word], Field(max_length=MOST)]
@@ -33,7 +48,7 @@ class Option(Tolerant):
     dest: Word
     type: Word
     nargs: str | int | None = None
-    choices: Annotated[tuple[str | int | float | bool, ...] | None, Field(max_length=MOST)] = None
+    choices: Annotated[tuple[Word | int | float | bool, ...] | None, Field(max_length=MOST)] = None
     const: bool | None = None
     none: bool | None = None
     repeat: bool | None = None
@@ -51,7 +66,7 @@ class Document(Frozen):
     support: dict[str, Any] | None = None
     cuda: Word | None = None
     nccl: Word | None = None
-    unanswered: dict[Word, Annotated[str, StringConstraints(max_length=2000)]] = {}
+    unanswered: dict[Word, Annotated[str, Field(max_length=2000)]] = {}
 
 
 @cache
