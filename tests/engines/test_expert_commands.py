@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import engine_sites
@@ -41,10 +44,10 @@ def test_the_engine_accepts_the_commands_of_the_table(engine: str, tmp_path: Pat
         fleet = Fleet(len(case.hosts), int(gpus), gpu)
         groups[fleet] += planned_commands.of_ranks(name, case.model, service)
     assert sum(map(len, groups.values())) >= 5
-    refused = []
-    for fleet, cases in groups.items():
-        question = planned_commands.question(fleet, engine, cases, tmp_path)
-        answers = engine_sites.run(engine, f"{engine}_driver.py", question)
-        exceptions = planned_commands.not_enough(engine)
-        refused += planned_commands.refused(exceptions, zip(cases, answers, strict=True))
+    questions = [planned_commands.question(fleet, engine, cases, tmp_path) for fleet, cases in groups.items()]
+    engine_sites.environment(engine)  # installed once
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        answers = threads.map(lambda asked: engine_sites.run(engine, f"{engine}_driver.py", asked), questions)
+        pairs = list(zip(chain(*groups.values()), chain(*answers), strict=True))
+    refused = planned_commands.refused(planned_commands.not_enough(engine), pairs)
     assert not refused, "\n".join(refused)
