@@ -107,7 +107,8 @@ if __name__ == "sitecustomize":
     sys.meta_path.insert(0, OnImport())
 elif __name__ == "__main__":
     keys, *command = sys.argv[1:]
-    text = sys.orig_argv[2] if sys.argv[0] == "-c" else Path(__file__).read_text(encoding="utf-8")
+    given = sys.orig_argv.index("-c") + 1 if sys.argv[0] == "-c" else 0
+    text = sys.orig_argv[given] if given else Path(__file__).read_text(encoding="utf-8")
     folder = tempfile.mkdtemp()
     Path(folder, "sitecustomize.py").write_text(text, encoding="utf-8")
     folders = [folder, os.environ.get("PYTHONPATH")]
