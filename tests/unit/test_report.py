@@ -20,7 +20,7 @@ from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.secrets import Secrets, load_or_create
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.recorded import keep_images, recorded
+from headfirst.control.deployment.running.recorded import keep_images, keep_plan, recorded
 from headfirst.control.deployment.verbs.check import keep_comm
 from headfirst.control.deployment.verbs.report import answer, program_digest
 from headfirst.control.inventory.inventory import load
@@ -39,6 +39,7 @@ from headfirst.control.run.events import Finding, FindingsReported, StageDone, S
 from headfirst.control.run.history import read
 from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.diagnose.measured import Figure, Measured
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,9 +183,12 @@ def record_everything(cluster: Cluster, text: str) -> Secrets:
     with recorded(cluster, options, "check --comm", QuietReporter()) as reporter:
         show(reporter, "comm")
         keep_comm(reporter, comm)
-    with recorded(cluster, options, "up", QuietReporter(), prepare([A100], [], probe=False).plan) as reporter:
+    plan = prepare([A100], [], probe=False).plan
+    with recorded(cluster, options, "up", QuietReporter(), plan) as reporter:
         show(reporter, "docker", 3)
         show(reporter, "engine", 1)
+        figure = Figure(name="KV cache", unit="tokens", measured=101.0, planned=100.0)
+        keep_plan(reporter, plan, {"DeepSeek-R1": Measured(figures=[figure])})
     rank = RankStatus(host="node01", state="running", image=text, image_id=DIGEST, rank=0)
     engine = EngineStatus(url="http://192.168.5.4:30000", ready=True)
     page = WebuiStatus(host="node01", state="running", url="u", ready=True)
@@ -214,6 +218,8 @@ def test_the_page_has_what_was_recorded(cluster: Cluster, tmp_path: Path) -> Non
     boxes = {words["data-box"] for tag, words in page.elements if tag == "g" and "data-box" in words}
     assert {f"rank:DeepSeek-R1/0:{rank}" for rank in range(4)} <= boxes
     assert "disk is slow" in text
+    assert "Measured: KV cache 101 tokens (100 planned, +1 %)" in text
+    assert "described by the snapshot of SGLang 0.5.23" in text
     assert "1 of 2 connections made." in text
     assert "node01: NCCL 2.27, network disk is slow: 4 channels over RDMA (4 of them from GPU memory)" in text
     assert "ended early node02, gloo: disk is slow" in text

@@ -63,7 +63,7 @@ def build(
         warnings=list(dict.fromkeys(ports.reason for ports in plan.rank_ports if ports.exposed)),
         links={name: url for name, url in links.items() if url},
         topology=topology(plan),
-        services=[_service(plan, service, answers) for service in plan.services],
+        services=[_service(plan, service, answers, history) for service in plan.services],
         notes=plan.notes,
         planned_images=list(_images(plan)),
         images=history.images,
@@ -107,18 +107,23 @@ def _curl(service: PlannedService, api: str) -> str:
     return f'curl {shlex.join(words)} -H "Authorization: Bearer $API_KEY" -d {shlex.quote(body)}'
 
 
-def _service(plan: Plan, service: PlannedService, answers: Mapping[str, str]) -> ServiceReport:
+def _service(
+    plan: Plan, service: PlannedService, answers: Mapping[str, str], history: RunHistory
+) -> ServiceReport:
+    title = service.name or service.served_model_name
+    measured = [run.measured[title].sentence for run in history.runs if title in run.measured]
     fit, api = service.fit, proxy.api(plan, service)
     memory = [("memory of a GPU", fit.gpu_memory_bytes), ("weights", fit.weight_bytes_per_rank)]
     memory += [(fit.title(term), value) for term, value in fit.terms.items()]
     memory.append(("KV cache", fit.kv_pool_bytes))
     return ServiceReport(
-        title=service.name or service.served_model_name,
+        title=title,
         model=service.served_model_name,
         api=api,
         live=[f"{url} {answers[url]}" for url in api if url in answers],
         curl=_curl(service, api[0]),
         features=capabilities.sentence(service.capabilities),
+        measured=(measured or [""])[-1],
         choices=list(_choices(service)),
         memory=[(term, value) for term, value in memory if value is not None],
         ranks=[_rank(service, replica, node) for replica, node in service.ranks],
@@ -137,7 +142,11 @@ def _choices(service: PlannedService) -> Iterator[ReportedChoice]:
         value=f"{service.model} as {service.served_model_name}",
         reason=f"described by {service.model_described_by}",
     )
-    yield ReportedChoice(what="engine", value=f"{service.engine} {service.engine_version}")
+    yield ReportedChoice(
+        what="engine",
+        value=f"{service.engine} {service.engine_version}",
+        reason=f"described by {service.engine_described_by}",
+    )
     for sized, replicas in service.pools:
         of = f"{replicas[0].role}: " if replicas[0].role else ""
         yield ReportedChoice(

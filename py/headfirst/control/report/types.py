@@ -55,6 +55,7 @@ class ServiceReport(Tolerant):
     live: list[str]
     curl: str
     features: str
+    measured: str  # by the last start; "" where no run has read it
     choices: list[ReportedChoice]
     memory: list[tuple[str, int]]
     ranks: list[ReportedRank]
