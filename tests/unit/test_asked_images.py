@@ -190,6 +190,19 @@ def test_an_image_that_is_not_there_is_missing(images: Images, planned: Callable
     assert images.asked == []
 
 
+@pytest.mark.parametrize(
+    "error", [NotReadyError("no route to host"), InputError("another connection plugin")]
+)
+def test_a_host_that_cannot_be_asked_has_no_image(
+    images: Images, planned: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_: Any) -> str:
+        raise error
+
+    monkeypatch.setattr(container, "image_id", refuse)
+    assert answered(planned(), Warnings()).missing == ["lmsysorg/sglang:v0.5.23"]
+
+
 def test_a_plan_that_only_leaves_out_presets_goes_on(
     images: Images, planned: Callable[..., Prepared]
 ) -> None:

@@ -69,6 +69,7 @@ def test_the_container_has_no_network_no_capability_and_the_planned_gpus(
     assert words[4].startswith("headfirst-probe-")
     assert "--network none" in " ".join(words)
     assert "--cap-drop ALL" in " ".join(words)
+    assert "--user 0" in " ".join(words)
     assert '--gpus "device=0,1"' in " ".join(words)
     assert not {"--volume", "--env-file", "--privileged"} & set(words)
 

@@ -45,7 +45,7 @@ def images(cluster: Cluster, only: Service | None = None) -> Images:
         try:
             with ssh(head) as connection:
                 id = container.image_id(head, connection, image_of(service))
-        except NotReadyError:  # the run itself reports it
+        except (NotReadyError, InputError):  # no answer, or no SSH login: the run itself reports it
             continue
         found[service.name] = id
         if id:

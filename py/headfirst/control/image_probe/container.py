@@ -57,6 +57,7 @@ def ask(
     container = Container(
         name=f"{NAME}{secrets.token_hex(4)}",
         image=image,
+        user="0",  # it writes the model's files, wherever the plan has them
         entrypoint="python3",
         command=["-c", loader],
         environment={"HOME": "/tmp"},  # noqa: S108 - of the container, which is removed
