@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -148,6 +149,15 @@ def test_only_a_whole_service_can_be_named(tmp_path: Path, service: str, what: s
     with pytest.raises(InputError, match=what) as raised:
         cluster.whole_service(service)
     assert (raised.value.hint, raised.value.exit_code) == (hint, 2)
+
+
+def test_a_service_is_found_by_its_own_name_before_the_name_that_another_serves(tmp_path: Path) -> None:
+    cluster = load([written(tmp_path)])
+    first, second, *others = cluster.services
+    settings = first.settings.model_copy(update={"served_model_name": second.name})
+    cluster = replace(cluster, services=(replace(first, settings=settings), second, *others))
+    assert cluster.service(second.name) == second
+    assert cluster.service(second.served_model_name) == second
 
 
 def test_up_prepares_locks_and_judges_the_service_alone(

@@ -315,10 +315,11 @@ class Cluster:
         listed = ", ".join(map(str, self.services))
         if name is None:
             raise InputError("the cluster has several services", hint=f"Name one: --service NAME ({listed}).")
-        for service in self.services:
-            if name in (service.name, service.served_model_name):
-                return service
-        raise InputError(f"no service is called {name}", hint=f"Services: {listed}.")
+        called = {service.served_model_name: service for service in self.services}
+        called |= {service.name: service for service in self.services if service.name}
+        if name not in called:
+            raise InputError(f"no service is called {name}", hint=f"Services: {listed}.")
+        return called[name]
 
     def whole_service(self, chosen: str | None) -> Service | None:
         """The service that `--service` names; None without it. InputError where it names a replica."""
