@@ -11,7 +11,7 @@ from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts.access import host_access
-from headfirst.control.deployment.kept_answers import Images, image_of, named, with_answers, with_kept
+from headfirst.control.deployment.kept_answers import Images, image_of, with_answers, with_kept
 from headfirst.control.deployment.model_files import model_files
 from headfirst.control.deployment.running.local_work import JobAdvance, run_jobs
 from headfirst.control.image_probe import container, kept
@@ -86,7 +86,7 @@ def with_asked(
 
 def missing(cluster: Cluster, present: Images) -> list[str]:
     """The images that the hosts of the first heads lack."""
-    return [image_of(named(cluster, name)) for name, id in present.items() if not id]
+    return [image_of(cluster.service(name)) for name, id in present.items() if not id]
 
 
 def refuse_commands(cluster: Cluster, plan: Plan, present: Images, reporter: Reporter) -> list[StageTime]:
@@ -109,8 +109,7 @@ def refuse_commands(cluster: Cluster, plan: Plan, present: Images, reporter: Rep
             unread[title] = partial(_judge, cluster, service, id, rest)
     read, times = run_jobs(reporter, STAGE, READING, unread) if unread else ({}, None)
     for title, service in services.items():
-        settings = service.settings
-        engine = engines.get(settings.engine, settings.engine_version, answers=service.answers)
+        engine, _ = engines.of_service(service)
         for rank, asked in (judged[title] | read.get(title, {})).items():
             if asked.problem:
                 raise InputError(

@@ -27,7 +27,7 @@ def with_kept(cluster: Cluster, present: Images) -> Cluster:
         {
             name: told
             for name, id in present.items()
-            if id and (told := kept.answers_of(named(cluster, name).settings.engine, id))
+            if id and (told := kept.answers_of(cluster.service(name).settings.engine, id))
         },
     )
 
@@ -40,13 +40,6 @@ def with_answers(cluster: Cluster, answers: Mapping[str | None, Answers]) -> Clu
     return replace(cluster, services=tuple(services))
 
 
-def named(cluster: Cluster, name: str | None) -> Service:
-    """The service of this name; None: the only one."""
-    return next(service for service in cluster.services if service.name == name)
-
-
 def image_of(service: Service) -> str:
     """The image that the plan has for the service."""
-    settings = service.settings
-    engine, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
-    return engine_image(service, engine)
+    return engine_image(service, engines.of_service(service)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from headfirst.control import demo
@@ -16,12 +17,18 @@ from headfirst.decide.plan.types import Companion, PlannedService
 
 def model_files(cluster: Cluster, planned: PlannedService) -> Files:
     """The files by folder. HeadfirstError where they cannot be read."""
-    service = next(service for service in cluster.services if service.name == planned.name)
+    service = cluster.service(planned.name)
     model, draft = _model(cluster, service), planned.draft_model
     if planned.convert_to_bf16:
         model = small_files.converted(model)
     files = {planned.weights.directory: model}
     return {**files, draft.directory: _companion(cluster, service, draft)} if draft else files
+
+
+@cache
+def _of_hub(source: str, id: str, revision: str | None) -> dict[str, bytes]:
+    """Read once in a run: a plan is made before and after the answers of the image, and rehearsed."""
+    return small_files.of_hub(source, id, revision)
 
 
 def _model(cluster: Cluster, service: Service) -> dict[str, bytes]:
@@ -31,12 +38,12 @@ def _model(cluster: Cluster, service: Service) -> dict[str, bytes]:
             return small_files.of_folder(folder)
     if settings.model_source == "path":
         return _folder(cluster, service, settings.model)
-    return small_files.of_hub(settings.model_source, service.model_id, trust.revision(settings))
+    return _of_hub(settings.model_source, service.model_id, trust.revision(settings))
 
 
 def _companion(cluster: Cluster, service: Service, companion: Companion) -> dict[str, bytes]:
     if companion.from_hub:
-        return small_files.of_hub(companion.source, companion.id, companion.revision)
+        return _of_hub(companion.source, companion.id, companion.revision)
     return _folder(cluster, service, companion.id)
 
 
