@@ -16,6 +16,7 @@ Name = t.Literal[HubName, "path", "demo"]
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _HUB_IDS = "owner/name, such as Qwen/Qwen3-32B"
 DEMO_MODELS = ("headfirst-demo", "headfirst-demo-embedding")  # for chat, the default; for embeddings
+ACCEPTANCE_MODEL = "headfirst-acceptance"  # of `deploy rehearse --acceptance` alone: it has no weights
 
 
 @dataclass(frozen=True)

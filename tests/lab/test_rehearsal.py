@@ -83,6 +83,12 @@ def test_without_the_weights_all_ranks_start_and_answer(stopped: None) -> None:
     assert left() == ["", ""]
 
 
+def test_hosts_are_accepted_with_a_model_of_ours(stopped: None) -> None:
+    code, replica = rehearse("--acceptance")
+    assert (code, replica["state"], replica["service"]) == (0, "passed", "headfirst-acceptance")
+    assert left() == ["", ""]
+
+
 def test_a_wrong_argument_has_the_engines_own_words(stopped: None) -> None:
     code, replica = rehearse("-e", WRONG)
     assert code == 1

@@ -8,9 +8,11 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import ACCEPTANCE_MODEL
 from headfirst.common.errors import InputError
 from headfirst.control import demo
 from headfirst.control.checkpoints.describe import describe
+from headfirst.control.demo import acceptance
 from headfirst.control.demo.embedding import CONFIG
 from headfirst.control.deployment import lab_nodes
 from headfirst.control.inventory.inventory import load
@@ -54,6 +56,15 @@ def test_it_is_the_same_everywhere() -> None:
 def test_it_divides_over_ranks(ranks: int) -> None:
     for key in ("num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size"):
         assert CONFIG[key] % ranks == 0, key
+
+
+def test_the_acceptance_model_has_the_size_of_weights_that_it_has_not() -> None:
+    with demo.checkpoint(ACCEPTANCE_MODEL) as folder:
+        described = describe(ACCEPTANCE_MODEL, "path", folder=folder)
+        on_disk = 512 * sum(path.stat().st_blocks for path in folder.iterdir())
+    assert described.total_bytes > 1_100_000_000 > 1_000 * on_disk
+    heads = acceptance.CONFIG["num_attention_heads"]
+    assert [ranks for ranks in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64) if heads % ranks] == []
 
 
 def test_the_share_gets_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

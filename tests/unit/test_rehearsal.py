@@ -16,8 +16,8 @@ from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.checkpoints import small_files
-from headfirst.control.deployment.prepare import Prepared
-from headfirst.control.deployment.verbs.rehearse import in_up
+from headfirst.control.deployment.prepare import Prepared, prepare
+from headfirst.control.deployment.verbs.rehearse import ACCEPTANCE, in_up
 from headfirst.control.inventory.inventory import load
 from headfirst.control.rehearsal import run
 from headfirst.control.rehearsal.rank import Rank, RankEvent, Told
@@ -371,3 +371,24 @@ def test_ranks_that_neither_serve_nor_end_have_failed(
     monkeypatch.setattr(run.time, "monotonic", iter(range(0, 1000, 2)).__next__)
     result, _ = rehearse({head: [STARTED], worker: [STARTED]}, [node(0, container(0)), node(1, container(1))])
     assert (result.state, result.why) == ("failed", "the ranks did not serve within 5 s")
+
+
+@pytest.mark.parametrize(
+    ("inventory", "layouts"),
+    [
+        ("a100x4.ini", {"headfirst-acceptance": "TP 32 × PP 1"}),
+        ("a100x1-70b.ini", {"headfirst-acceptance": "TP 8 × PP 1"}),
+        ("h100x2-services.ini", {"chat": "TP 4 × PP 1", "embedding": "TP 1 × PP 1"}),
+        ("lab-vllm.ini", {"headfirst-acceptance": "TP 2 × PP 1"}),
+    ],
+)
+def test_the_acceptance_model_takes_the_planned_hosts(inventory: str, layouts: dict[str, str]) -> None:
+    services = prepare([INVENTORIES / inventory], [], probe=False, model=ACCEPTANCE).plan.services
+    assert {each.served_model_name: each.pools[0][0].layout for each in services} == layouts
+    assert [each.rehearsal.not_rehearsed for each in services] == [""] * len(services)
+
+
+def test_an_inventory_without_a_model_can_be_accepted(tmp_path: Path) -> None:
+    (tmp_path / "new.ini").write_text("[head]\nnode1 ansible_host=192.0.2.1\n[all:vars]\ngpus=8\ngpu=H20\n")
+    service = prepare([tmp_path / "new.ini"], [], probe=False, model=ACCEPTANCE).plan.services[0]
+    assert service.pools[0][0].layout == "TP 8 × PP 1"

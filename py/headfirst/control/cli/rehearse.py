@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -26,7 +26,16 @@ _MARKS = {
 
 
 @verb("deploy rehearse cluster.ini", *("service", "wait", "json", "plain"))
-def rehearse(run: RunOptions, output: OutputFormat) -> None:
+def rehearse(
+    run: RunOptions,
+    output: OutputFormat,
+    acceptance: Annotated[
+        bool,
+        typer.Option(
+            "--acceptance", help="Use a model that Headfirst includes: it proves the hosts, not the model."
+        ),
+    ] = False,
+) -> None:
     """Start the planned ranks on the hosts with dummy weights, ask them once, and end them.
 
     It needs the image on the hosts (`deploy up -t host`), not the weights. Exit code 0: all replicas served;
@@ -35,7 +44,7 @@ def rehearse(run: RunOptions, output: OutputFormat) -> None:
     from headfirst.control.deployment.verbs import rehearse
 
     with output.reporter() as reporter:
-        report = rehearse.run(run, reporter)
+        report = rehearse.run(run, reporter, acceptance=acceptance)
     if output.as_json:
         typer.echo(report.model_dump_json())
     else:

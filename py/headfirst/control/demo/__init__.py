@@ -1,5 +1,6 @@
-"""The demo models, so that the quickstart needs no hub: a chat model that is kept here, a DeepSeek-V3 in FP8,
-and an embedding model, a Qwen3-Embedding that is made where it is needed."""
+"""Models that need no hub: a chat model that is kept here, a DeepSeek-V3 in FP8; an embedding model, a
+Qwen3-Embedding; and the one without weights that rehearsals accept a cluster with. The last two are made
+where they are needed."""
 
 from __future__ import annotations
 
@@ -9,9 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import DEMO_MODELS
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import (
+    ACCEPTANCE_MODEL,
+    DEMO_MODELS,
+)
 
-from headfirst.control.demo import embedding
+from headfirst.control.demo import acceptance, embedding
 
 CHAT_MODEL, EMBEDDING_MODEL = MODELS = DEMO_MODELS
 _HERE = Path(__file__).parent
@@ -24,12 +28,13 @@ def checkpoint_dir() -> Path:
 
 @contextmanager
 def checkpoint(model: str) -> Iterator[Path]:
-    """The folder of one of MODELS; the embedding model's goes with the context."""
+    """The folder of one of MODELS, or of ACCEPTANCE_MODEL; one that is made goes with the context."""
     if model == CHAT_MODEL:
         yield checkpoint_dir()
         return
     with tempfile.TemporaryDirectory(prefix="headfirst-demo-") as folder:
-        embedding.make(Path(folder), tokenizer=checkpoint_dir())
+        maker = acceptance if model == ACCEPTANCE_MODEL else embedding
+        maker.make(Path(folder), tokenizer=checkpoint_dir())
         yield Path(folder)
 
 

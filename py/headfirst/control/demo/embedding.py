@@ -6,15 +6,13 @@ Standard library only: the controller has no torch.
 
 from __future__ import annotations
 
-import json
 import math
 import random
-import shutil
-import struct
 from array import array
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from headfirst.control.demo import qwen3
 
 # Qwen3-Embedding's fields. The vocabulary is the demo tokenizer's; 8 heads divide by 2, 4 and 8 ranks, and
 # vLLM's attention on CPUs has kernels for heads of 32.
@@ -57,54 +55,15 @@ _POOLING = {
     "pooling_mode_max_tokens": False,
     "pooling_mode_lasttoken": True,
 }
-_TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
 def make(folder: Path, tokenizer: Path) -> None:
     """Write the checkpoint to `folder`, with the tokenizer that is in the folder `tokenizer`."""
-    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
-    for name in _TOKENIZER:
-        shutil.copyfile(tokenizer / name, folder / name)
     documents = {"config.json": CONFIG, "modules.json": _MODULES, "1_Pooling/config.json": _POOLING}
-    for name, document in documents.items():
-        (folder / name).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    (folder / "model.safetensors").write_bytes(_safetensors(_shapes(CONFIG)))
-
-
-def _shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Each tensor's shape, under its name on the hub."""
-    hidden, head, inner = config["hidden_size"], config["head_dim"], config["intermediate_size"]
-    queries, keys = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
-    shapes: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (config["vocab_size"], hidden)}
-    for layer in range(config["num_hidden_layers"]):
-        layer_shapes = {
-            "input_layernorm": (hidden,),
-            "self_attn.q_proj": (queries, hidden),
-            "self_attn.k_proj": (keys, hidden),
-            "self_attn.v_proj": (keys, hidden),
-            "self_attn.o_proj": (hidden, queries),
-            "self_attn.q_norm": (head,),
-            "self_attn.k_norm": (head,),
-            "post_attention_layernorm": (hidden,),
-            "mlp.gate_proj": (inner, hidden),
-            "mlp.up_proj": (inner, hidden),
-            "mlp.down_proj": (hidden, inner),
-        }
-        shapes |= {f"layers.{layer}.{name}.weight": shape for name, shape in layer_shapes.items()}
-    return shapes | {"norm.weight": (hidden,)}
-
-
-def _safetensors(shapes: Mapping[str, tuple[int, ...]]) -> bytes:
-    """A file of these tensors in BF16."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    data = bytearray()
-    for name, shape in shapes.items():
-        start = len(data)
-        data += _values(name, shape)
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [start, len(data)]}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + bytes(data)
+    shapes = qwen3.shapes(CONFIG)
+    qwen3.write(folder, documents, shapes, tokenizer)
+    with (folder / qwen3.WEIGHTS).open("ab") as file:
+        file.writelines(_values(name, shape) for name, shape in shapes.items())
 
 
 def _values(name: str, shape: tuple[int, ...]) -> bytes:

@@ -52,6 +52,7 @@ def prepare(
     limit: str | None = None,
     service: str | None = None,
     engine_args: Mapping[str | None, Sequence[str]] | None = None,
+    model: Mapping[str, Any] | None = None,
     bundle: BundleRequest | None = None,
     online: bool = False,
 ) -> Prepared:
@@ -60,11 +61,13 @@ def prepare(
     `rates`: ask also where only the estimate of the weights' time would gain; `ports`: also for how the ports
     of ranks can be closed, which containers that are started depend on. A `limit` that leaves no host
     is refused here, before any work. `service`: the run acts on the hosts of this service, and of what all
-    services share. `engine_args`, by the service's name, take the place of the inventory's. `bundle`, or else
-    the inventory's, has the models' descriptions and other sources; `online` ignores the inventory's.
+    services share. `engine_args`, by the service's name, take the place of the inventory's. `model`: settings
+    that take the place of those of every service, of which an inventory then need not name a model.
+    `bundle`, or else the inventory's, has the models' descriptions and other sources; `online` ignores the
+    inventory's.
     """
     user_catalogue.load()
-    cluster = _inventory(inventories, extra_vars, limit, service, engine_args or {})
+    cluster = _inventory(inventories, extra_vars, limit, service, engine_args or {}, model or {})
     bundled = None
     if bundle or (cluster.settings.bundle and not online):
         from headfirst.control.deployment.bundled import looked_at
@@ -96,14 +99,17 @@ def _inventory(
     limit: str | None,
     service: str | None,
     engine_args: Mapping[str | None, Sequence[str]],
+    model: Mapping[str, Any],
 ) -> Cluster:
     """What the inventory and the command line state."""
-    cluster = with_lab_facts(load(inventories, extra_vars, limit))
+    cluster = with_lab_facts(load(inventories, extra_vars, limit, needs_model=not model))
     api_keys.read(cluster)  # a file that cannot be used is refused before any work
     if chosen := cluster.whole_service(service):
         cluster = cluster.of_service(chosen, *cluster.shared_hosts)
     for name, arguments in engine_args.items():
         cluster = _with(cluster, cluster.service(name), engine_args=list(arguments))
+    for changed in cluster.services if model else ():
+        cluster = _with(cluster, changed, **model, served_model_name=changed.name)
     return cluster
 
 

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
 
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import ACCEPTANCE_MODEL
+
 from headfirst.common import container_names as names
 from headfirst.common.checkpoint_files import MANIFEST
 from headfirst.common.errors import HeadfirstError, StoppedError
@@ -36,6 +38,7 @@ from headfirst.control.run.events import Finding, FindingsReported
 from headfirst.control.run.history import read
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.time_left import was_brought
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
 from headfirst.decide.diagnose.subject import subject
@@ -46,9 +49,23 @@ _TITLE = "Start the ranks with dummy weights"
 _GOES_ON = "The weights go on coming, and `deploy up` joins them. With rehearse=auto a failure only warns."
 
 
-def run(options: RunOptions, reporter: Reporter) -> Rehearsed:
-    """Rehearse all replicas, or those of `--service`. NotReadyError where none of them could be."""
-    prepared = prepare(options.inventories, options.extra_vars, probe=True, ports=True)
+# In the place of a service's model and of what belongs to this: settings of the layout and of hosts stay.
+ACCEPTANCE = ServiceSettings.model_validate({"model_source": "demo"}).model_dump(
+    include={
+        *("model_source", "model_revision", "trust_remote_code", "task", "preset"),
+        *("parsers", "adapters", "draft_model", "draft_model_revision"),
+        *("engine_args", "prefill_engine_args", "decode_engine_args"),
+    }
+) | {"model": ACCEPTANCE_MODEL}
+
+
+def run(options: RunOptions, reporter: Reporter, *, acceptance: bool = False) -> Rehearsed:
+    """Rehearse all replicas, or those of `--service`. NotReadyError where none of them could be.
+
+    `acceptance`: with the model that Headfirst has for it, in the place of the inventory's.
+    """
+    model = ACCEPTANCE if acceptance else None
+    prepared = prepare(options.inventories, options.extra_vars, probe=True, ports=True, model=model)
     with run_lock(prepared.cluster, options, "rehearse", reporter):
         return rehearsed(prepared, reporter, options.service)
 
