@@ -213,10 +213,10 @@ def test_a_plan_that_only_leaves_out_presets_goes_on(
         option for option in images.document["options"] if chosen[0] not in option["flags"]
     ]
     warnings = Warnings()
-    after = answered(before, warnings).prepared
-    assert chosen[0] not in after.plan.services[0].replicas[0].nodes[0].container.command
+    told = answered(before, warnings)
+    assert chosen[0] not in told.prepared.plan.services[0].replicas[0].nodes[0].container.command
     assert [text for text in warnings.texts if f"without {chosen[0]}" in text]
-    refuse_changes(before, after)
+    refuse_changes(told)
 
 
 def test_a_plan_with_another_environment_stops(images: Images, planned: Callable[..., Prepared]) -> None:
@@ -231,4 +231,4 @@ def test_a_plan_with_another_environment_stops(images: Images, planned: Callable
         before.cluster, before.plan.model_copy(update={"services": services}), before.checkpoints
     )
     with pytest.raises(InputError, match="the plan of chat differs: environment A"):
-        refuse_changes(other, before)
+        refuse_changes(answered(other, Warnings()))

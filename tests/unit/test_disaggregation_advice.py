@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
-from headfirst.control.deployment.verbs.up import refuse_unfit
+from headfirst.control.deployment.verbs.up_stages import refuse_unfit
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build

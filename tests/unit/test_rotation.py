@@ -20,7 +20,7 @@ from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_up
-from headfirst.control.deployment.verbs import credentials
+from headfirst.control.deployment.verbs import credentials, up_stages
 from headfirst.control.deployment.verbs import up as verb
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.reporters.reporter import QuietReporter
@@ -71,8 +71,8 @@ class Site:
         monkeypatch.setattr(verb, "announced", lambda *_: [])
         monkeypatch.setattr(verb, "of_up", lambda cluster, plan, secrets, files, service: secrets)
         monkeypatch.setattr(verb, "run_phases", self.run_phases)
-        monkeypatch.setattr(verb, "_answered", lambda prepared, *_: Answered(prepared, [], []))
-        monkeypatch.setattr(verb, "in_up", lambda *_: [])
+        monkeypatch.setattr(up_stages, "answered", lambda prepared, *_: Answered(prepared, [], [], []))
+        monkeypatch.setattr(up_stages, "in_up", lambda *_: [])
         monkeypatch.setattr(verb, "_measured", lambda *_: {})
 
     def run_phases(

@@ -10,7 +10,7 @@ from headfirst.control.deployment.prepare import Prepared
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import StageTime
 from headfirst.decide.cluster.types import Service
-from headfirst.decide.plan.answered import changes
+from headfirst.decide.plan.answered import Change, changes
 
 
 class Answered(NamedTuple):
@@ -19,6 +19,7 @@ class Answered(NamedTuple):
     prepared: Prepared
     stages: list[StageTime]
     missing: list[str]
+    changes: list[Change]  # of the plan, by the answers
 
 
 def answered(prepared: Prepared, reporter: Reporter, only: Service | None = None) -> Answered:
@@ -29,19 +30,20 @@ def answered(prepared: Prepared, reporter: Reporter, only: Service | None = None
     present = images(prepared.cluster, only)
     cluster, asked = with_asked(prepared.cluster, prepared.plan, present, reporter)
     again = prepared.answered(cluster)
-    for change in changes(prepared.plan, again.plan):
+    changed = changes(prepared.plan, again.plan)
+    for change in changed:
         reporter.warn(STAGE, "plan-changed", change.service, f"With the answers of the image: {change.text}")
     read = refuse_commands(cluster, again.plan, present, reporter)
-    return Answered(again, [*asked, *read], missing(cluster, present))
+    return Answered(again, [*asked, *read], missing(cluster, present), changed)
 
 
-def refuse_changes(before: Prepared, after: Prepared) -> None:
+def refuse_changes(told: Answered) -> None:
     """InputError where the plan with the answers differs in more than arguments that a preset had chosen."""
-    differing = [change for change in changes(before.plan, after.plan) if not change.left_out]
+    differing = [change for change in told.changes if not change.left_out]
     if differing:
         raise InputError(
             f"with the answers of its image the plan of {differing[0].service} differs: "
             + "; ".join(change.text for change in differing[:5]),
-            where=str(before.cluster.inventories[0]),
+            where=str(told.prepared.cluster.inventories[0]),
             hint="`deploy plan --probe` shows the new plan. Run `deploy up` again to carry it out.",
         )

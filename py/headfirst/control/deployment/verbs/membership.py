@@ -21,7 +21,8 @@ from headfirst.control.deployment.running.claim import run_lock
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.deployment.verbs.down import down, target_of
-from headfirst.control.deployment.verbs.up import UpOutcome, refuse_unfit, up
+from headfirst.control.deployment.verbs.up import UpOutcome, up
+from headfirst.control.deployment.verbs.up_stages import refuse_unfit
 from headfirst.control.inventory.edit import with_spare, without
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.reporters.reporter import Reporter

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.errors import NotReadyError
 from headfirst.control.credentials.secrets import Secrets, credentials_file
 from headfirst.control.deployment import api_keys, lab_nodes
-from headfirst.control.deployment.answered import Answered, answered, refuse_changes
 from headfirst.control.deployment.bundled import Closed, proven
 from headfirst.control.deployment.certificate import Signed, keep_ca, keep_ca_key, with_certificate
 from headfirst.control.deployment.hosts.access import host_access
@@ -21,7 +20,7 @@ from headfirst.control.deployment.running import artifacts
 from headfirst.control.deployment.running.claim import ClaimedCluster, claimed, peek
 from headfirst.control.deployment.running.local_work import ask_for_root, run_jobs
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.phases import Phase, of_up, until_image, until_weights
+from headfirst.control.deployment.running.phases import of_up
 from headfirst.control.deployment.running.playbooks import run_phases, run_stages
 from headfirst.control.deployment.running.recorded import keep_plan, recorded
 from headfirst.control.deployment.running.restarts import announced
@@ -29,20 +28,19 @@ from headfirst.control.deployment.running.role_vars import with_sources
 from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
 from headfirst.control.deployment.running.role_vars.outbound import outbound_vars
 from headfirst.control.deployment.running.role_vars.weights import hub_tokens
-from headfirst.control.deployment.running.stages import checked_tags, refuse_limit, starts_ranks
-from headfirst.control.deployment.verbs.rehearse import beside, in_up
+from headfirst.control.deployment.running.stages import checked_tags, refuse_limit
+from headfirst.control.deployment.verbs.up_stages import Stages, brought_by, refuse_unfit
 from headfirst.control.live.measured import measured
 from headfirst.control.machine import packages
 from headfirst.control.ownership.lease import Lease
 from headfirst.control.run.environment import require_all
 from headfirst.control.run.events import FindingsReported
 from headfirst.control.run.reporters.reporter import Reporter
-from headfirst.control.run.result import RunResult, StageTime, joined
+from headfirst.control.run.result import RunResult, StageTime
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.diagnose.measured import Measured
 from headfirst.decide.plan.host import devices
-from headfirst.decide.plan.sizing.alternatives import unfit_hint
 from headfirst.decide.plan.types import Plan
 
 LocalWork = tuple[dict[str, Any], list[StageTime]]
@@ -72,7 +70,7 @@ def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> UpOu
     prepared = _prepared(options)
     _require_forks(prepared.cluster)
     verb = "credentials --rotate" if rotate else "up"
-    brought = _brought(prepared.plan, prepared.cluster.whole_service(options.service))
+    brought = brought_by(prepared.plan, prepared.cluster.whole_service(options.service))
     with recorded(prepared.cluster, options, verb, reporter, brought) as shown:
         outcome = _up(prepared, options, shown, rotate=rotate)
         keep_plan(shown, outcome.plan, outcome.measured)
@@ -90,7 +88,7 @@ def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: 
     bundle = proven(prepared.bundle, reporter, check=options.check) if prepared.bundle else None
     here = None
     if lab_nodes.lab_of(prepared.cluster):
-        refuse_unfit(_brought(prepared.plan, service))
+        refuse_unfit(brought_by(prepared.plan, service))
         # Nodes must exist before they are locked.
         here = _prepare_here(prepared.cluster, options, reporter, builds=bundle is None)
     closed = Closed.of(bundle, prepared.cluster, prepared.plan) if bundle else None
@@ -167,7 +165,7 @@ def _carry_out(
         _announce_restarts(prepared, secrets, options, reporter)
     cluster = prepared.cluster
     service = cluster.whole_service(options.service)
-    refuse_unfit(_brought(prepared.plan, service))
+    refuse_unfit(brought_by(prepared.plan, service))
     built, local = here or _prepare_here(cluster, options, reporter, builds=closed is None)
     files = (
         closed.bundle.artifacts(prepared.plan)
@@ -176,22 +174,20 @@ def _carry_out(
     )
     hidden = [*secrets.values(), *hub_tokens(prepared.plan)]  # run_phases adds those of the inventory
     phases = partial(of_up, secrets=secrets, files=files, service=service)
-    run = partial(
-        run_phases, options=options, reporter=reporter, secrets=hidden, sources=sources, lease=lease
-    )
-    prepared, result, asked = _through_phases(prepared, service, options, reporter, phases, run)
+    run = partial(run_phases, options=options, secrets=hidden, sources=sources, lease=lease)
+    prepared, result, asked = Stages(service, options, reporter, phases, run).carried_out(prepared)
     local = [*local, *asked]
     seconds = time.monotonic() - start + sum(stage.seconds for stage in (here[1] if here else []))
     result = replace(result, stages=[*before, *local, *result.stages], seconds=seconds)
     return UpOutcome(
-        plan=_brought(prepared.plan, service),
+        plan=brought_by(prepared.plan, service),
         result=result,
         service=service,
         credentials=credentials_file(cluster),
         ca=None if options.check else keep_ca(cluster, secrets),
         inventory=Path(options.inventories[0]),
         check=options.check,
-        measured={} if options.check else _measured(prepared.cluster, _brought(prepared.plan, service)),
+        measured={} if options.check else _measured(prepared.cluster, brought_by(prepared.plan, service)),
     )
 
 
@@ -211,61 +207,6 @@ def _measured(cluster: Cluster, plan: Plan) -> dict[str, Measured]:
     return {name: figures for name, figures in told.items() if figures.sentence}
 
 
-def _through_phases(
-    prepared: Prepared,
-    service: Service | None,
-    options: RunOptions,
-    reporter: Reporter,
-    phases: Callable[..., list[Phase]],
-    run: Callable[..., RunResult],
-) -> tuple[Prepared, RunResult, list[StageTime]]:
-    """The stages, and the plan that was carried out: images are asked as soon as the heads have them."""
-    if options.check or not starts_ranks(options.tags):
-        return prepared, run(phases(prepared.cluster, prepared.plan), cluster=prepared.cluster), []
-    told = _answered(prepared, service, reporter)
-    cluster, plan = told.prepared.cluster, told.prepared.plan
-    if not told.missing or not {"image", "host"} & set(options.tags or ["image"]):
-        result = _serving(told.prepared, service, options, reporter, phases, run, after_image=False)
-        return told.prepared, result, told.stages
-    bringing, _ = until_image(phases(cluster, plan, divided=True))
-    brought = run(bringing, cluster=cluster)
-    again = _answered(told.prepared, service, reporter)
-    serving = _serving(again.prepared, service, options, reporter, phases, run, after_image=True)
-    return again.prepared, joined([brought, serving]), [*told.stages, *again.stages]
-
-
-def _serving(
-    prepared: Prepared,
-    service: Service | None,
-    options: RunOptions,
-    reporter: Reporter,
-    phases: Callable[..., list[Phase]],
-    run: Callable[..., RunResult],
-    *,
-    after_image: bool,
-) -> RunResult:
-    """All stages, or those after the images; the ranks are rehearsed while the weights come."""
-    cluster = prepared.cluster
-    rehearsed = [] if options.tags else in_up(prepared, service)
-    if not rehearsed and not after_image:
-        return run(phases(cluster, prepared.plan), cluster=cluster)
-    bringing, rest = until_image(phases(cluster, prepared.plan, divided=True))
-    results = [] if after_image else [run(bringing, cluster=cluster)]
-    if rehearsed:
-        weights, rest = until_weights(rest)
-        with beside(rehearsed, reporter) as shown:
-            results.append(run(weights, cluster=cluster, reporter=shown))
-    return joined([*results, run(rest, cluster=cluster)])
-
-
-def _answered(prepared: Prepared, service: Service | None, reporter: Reporter) -> Answered:
-    """The plan with the answers of the images. InputError where it is another one than was announced."""
-    told = answered(prepared, reporter, service)
-    refuse_unfit(_brought(told.prepared.plan, service))
-    refuse_changes(prepared, told.prepared)
-    return told
-
-
 def _prepared(options: RunOptions) -> Prepared:
     return prepare(
         options.inventories,
@@ -279,28 +220,9 @@ def _prepared(options: RunOptions) -> Prepared:
     )
 
 
-def _brought(plan: Plan, service: Service | None) -> Plan:
-    """The plan with the only service that a run brings; None: all."""
-    if service is None:
-        return plan
-    return plan.model_copy(
-        update={"services": [planned for planned in plan.services if planned.name == service.name]}
-    )
-
-
 def _built_for(cluster: Cluster, service: Service | None) -> Cluster:
     """The cluster whose images are made on this machine."""
     return cluster if service is None else replace(cluster, services=(service,))
-
-
-def refuse_unfit(plan: Plan) -> None:
-    for service in plan.services:
-        if service.unfit:
-            raise InputError(
-                service.unfit,
-                where=service.name,
-                hint=unfit_hint(service.alternatives, service.unfit_role),
-            )
 
 
 def _require_forks(cluster: Cluster) -> None:
