@@ -7,6 +7,7 @@ import contextlib
 import copy
 import io
 import json
+import subprocess
 import threading
 import tracemalloc
 import zlib
@@ -272,6 +273,24 @@ def test_a_folder_on_the_head(describe: Callable[[Any], Any], tmp_path: Path) ->
     assert found.architecture == "DeepseekV3ForCausalLM"
     assert [shard.name for shard in found.shards] == sorted(SHARDS)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_small_files_are_those_that_engines_read(
+    describe: Callable[[Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = {"config.json", "modeling_own.py", "tokenizer.model", "merges.txt", "chat_template.jinja"}
+    others = {"README.md", "pytorch_model.bin", ".hidden.json", "headfirst-manifest.json"}
+    for name in small | others:
+        (tmp_path / name).write_bytes(b"{}")
+    (tmp_path / "model.safetensors").write_bytes(SHARDS["model-00001-of-00002.safetensors"])
+    describe(FILES)
+
+    def run(_access: object, _connection: object, *words: str, **_limits: object) -> CommandOutput:
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        return CommandOutput(0, done.stdout, "")
+
+    monkeypatch.setattr(head_folder, "run_privileged", run)
+    assert head_folder.files_on_head(NODE, str(tmp_path)) == dict.fromkeys(small, b"{}")
 
 
 @pytest.mark.parametrize(

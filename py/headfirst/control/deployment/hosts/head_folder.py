@@ -7,8 +7,10 @@ import binascii
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from headfirst.common.checkpoint_files import is_checkpoint_file
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.safetensors_file import HEADER_LIMIT
 from headfirst.common.untrusted import UntrustedError, file_listing, integer, json_document, shown
@@ -27,19 +29,16 @@ _MAX_ANSWER = 128 << 20
 _MAX_FILE = 1 << 42
 _DESCRIBED = ("config.json", adapter.CONFIG, INDEX, QUANTIZATION, MODULES, *chat_template.FILES)
 
-_SMALL = (
-    *("config.json", QUANTIZATION, MODULES, "generation_config.json", "params.json"),
-    *("tokenizer.json", "special_tokens_map.json", "added_tokens.json", "preprocessor_config.json"),
-    *("processor_config.json", "video_preprocessor_config.json", *chat_template.FILES),
-)
-# The folder, then the names of the files that are read whole.
+# What engines read beside the weights: documents, tokenizers, templates, Python files.
+_SMALL = ("*.jinja", "*.json", "*.model", "*.py", "*.tiktoken", "*.txt")
+# The folder, then patterns of the files that are read whole.
 _READ = f"""
-import base64, json, pathlib, struct, sys
+import base64, fnmatch, json, pathlib, struct, sys
 files = {{}}
 folder = pathlib.Path(sys.argv[1])
 for path in sorted(folder.iterdir()) if folder.is_dir() else []:
     with path.open("rb") if path.is_file() else open("/dev/null", "rb") as file:
-        if path.name in sys.argv[2:]:
+        if any(fnmatch.fnmatchcase(path.name, pattern) for pattern in sys.argv[2:]):
             head = file.read()
         elif path.suffix == ".safetensors":
             head = file.read(8)
@@ -67,18 +66,22 @@ def adapter_on_head(head: HostAccess, folder: str) -> AdapterConfig:
 def files_on_head(head: HostAccess, folder: str) -> dict[str, bytes]:
     """The small files that engines read of a model in the folder on the head."""
     found = _read(head, folder, _SMALL)
-    return {name: content for name, (_, content) in found.items() if name in _SMALL}
+    return {
+        name: content
+        for name, (_, content) in found.items()
+        if _is_read(name, _SMALL) and is_checkpoint_file(name)
+    }
 
 
-def _read(head: HostAccess, folder: str, names: Collection[str]) -> dict[str, tuple[int, bytes]]:
-    """Size and content of the files of these names, and of the safetensors files with their headers."""
-    words = ("python3", "-c", _READ, folder, *names)
+def _read(head: HostAccess, folder: str, patterns: Collection[str]) -> dict[str, tuple[int, bytes]]:
+    """Size and content of the files that match, and of the safetensors files with their headers."""
+    words = ("python3", "-c", _READ, folder, *patterns)
     with ssh(head) as connection:
         answer = run_privileged(head, connection, *words, timeout=_TIMEOUT_S, limit=_MAX_ANSWER)
     if answer.code != 0:
         reason = (answer.err.strip().splitlines() or ["no reason given"])[-1]
         raise NotReadyError(f"the folder {folder} cannot be read: {reason}", where=head.host)
-    return _files(answer.out, names, where=head.host)
+    return _files(answer.out, patterns, where=head.host)
 
 
 @contextmanager
@@ -101,17 +104,19 @@ def _mirrored(head: HostAccess, folder: str) -> Iterator[Path]:
             raise
 
 
-def _files(answer: str, names: Collection[str], *, where: str) -> dict[str, tuple[int, bytes]]:
+def _files(answer: str, patterns: Collection[str], *, where: str) -> dict[str, tuple[int, bytes]]:
     """Size and first bytes of each file by its name in the folder, from what the host has sent."""
     what = "the list of the model folder"
     listed = json_document(answer, what=what, where=where, limit=_MAX_ANSWER, depth=2)
     if not isinstance(listed, dict):
         raise UntrustedError(f"{what} is not an object", where=where)
-    return {name: _file(name, listed[name], names, where=where) for name in file_listing(listed, where=where)}
+    return {
+        name: _file(name, listed[name], patterns, where=where) for name in file_listing(listed, where=where)
+    }
 
 
-def _file(name: str, entry: object, names: Collection[str], *, where: str) -> tuple[int, bytes]:
-    if "/" in name or not (name in names or name.endswith(".safetensors")):
+def _file(name: str, entry: object, patterns: Collection[str], *, where: str) -> tuple[int, bytes]:
+    if "/" in name or not (_is_read(name, patterns) or name.endswith(".safetensors")):
         raise UntrustedError(
             f"the list of the model folder has an unexpected file: {shown(name)}", where=where
         )
@@ -125,3 +130,7 @@ def _file(name: str, entry: object, names: Collection[str], *, where: str) -> tu
     if len(content) > size:
         raise UntrustedError(f"{shown(name)} is sent with more bytes than it has", where=where)
     return size, content
+
+
+def _is_read(name: str, patterns: Collection[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
