@@ -14,7 +14,7 @@ from pathlib import Path
 import fake_hub
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.control.checkpoints import cache, hub_requests, silence
+from headfirst.control.checkpoints import cache, hub_requests, silence, small_files
 from headfirst.control.checkpoints.describe import describe
 from headfirst.decide.model.checkpoint import Checkpoint
 from model_files import CONFIG, INDEX, SHARDS
@@ -80,6 +80,19 @@ def test_what_the_branch_holds_now_is_described(hub: fake_hub.FakeHub, source: s
     hub.commit = "beef" * 10
     hub.files["config.json"] = json.dumps(CONFIG | {"max_position_embeddings": 4242}).encode()
     assert described(hub, source).max_context == 4242
+
+
+def test_small_files_are_sent_once_for_a_commit(hub: fake_hub.FakeHub) -> None:
+    hub.files["tokenizer.json"] = b"{}"
+    environment = {VARIABLES["huggingface"]: hub.url}
+    first = small_files.of_hub("huggingface", fake_hub.MODEL, None, environment=environment)
+    assert first["tokenizer.json"] == b"{}"
+    hub.requests.clear()
+    assert small_files.of_hub("huggingface", fake_hub.MODEL, None, environment=environment) == first
+    assert len(hub.requests) == 1
+    hub.commit, hub.files["tokenizer.json"] = "beef" * 10, b"[]"
+    changed = small_files.of_hub("huggingface", fake_hub.MODEL, None, environment=environment)
+    assert changed["tokenizer.json"] == b"[]"
 
 
 def test_another_mirror_shares_nothing(hub: fake_hub.FakeHub) -> None:

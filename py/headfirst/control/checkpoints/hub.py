@@ -118,16 +118,16 @@ def hub_files(
 ) -> dict[str, bytes]:
     """The contents of files of the repository `id`, by name; `choose` gets the bytes of all by name.
 
-    `limit`: the most bytes of a file. Raises as read_hub does.
+    `limit`: the most bytes of a file. Those of a commit are sent once. Raises as read_hub does.
     """
     at = revision or hub.source.branch
 
-    def read(requests: Requests) -> dict[str, bytes]:
-        session = _Session(hub, id, at, requests, Cache(hub.address, id)).pinned()
+    def contents(session: _Session) -> dict[str, bytes]:
         return {name: session.content(name, limit) for name in choose(session.sizes())}
 
     with Requests.opened(hub, id, at, transport) as requests:
-        return requests.run(lambda: read(requests))
+        session = _Session(hub, id, at, requests, Cache(hub.address, id))
+        return requests.run(lambda: _read(session, contents))
 
 
 def stored_json(hub: Hub, id: str, file: str, *, revision: str | None = None) -> dict[str, Any] | None:
@@ -258,11 +258,10 @@ class _Session:
         return self.answers[name]
 
     def json(self, file: str) -> dict[str, Any]:
-        read = self._answer(f"file/{file}", lambda: self._get(self._file(file), MAX_JSON_BYTES))
-        return self._parsed(read, self._file(file), MAX_JSON_BYTES)
+        return self._parsed(self.content(file, MAX_JSON_BYTES), self._file(file), MAX_JSON_BYTES)
 
     def content(self, file: str, limit: int) -> bytes:
-        return self._get(self._file(file), limit)
+        return self._answer(f"file/{file}", lambda: self._get(self._file(file), limit))
 
     def shards(self, sizes: Mapping[str, int]) -> tuple[Shard, ...]:
         """The weight files: those of the index where there is one, else all at the top of the repository."""
