@@ -117,6 +117,14 @@ def test_a_missing_class_is_named(stopped: None) -> None:
 
 
 @pytest.mark.slow
+def test_too_little_memory_is_named(stopped: None) -> None:
+    code, replica = rehearse("-e", "engine_args='--max-total-tokens 2000000000'")
+    assert code == 1
+    assert replica["found"]["decisive"]["rule"] == "kernel-oom"
+    assert left() == ["", ""]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "why", "limit"), [("REJECT", "Connection refused", 120), ("DROP", "no answer", 240)]
 )
