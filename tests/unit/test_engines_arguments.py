@@ -213,3 +213,8 @@ def test_unknown_engine() -> None:
 def test_one_dash_instead_of_two(word: str, hint: str) -> None:
     problem = engine_arguments.check(engines.get("sglang", VERSION).specification, [word]).problems[0]
     assert problem.hint == hint
+
+
+def test_json_that_lost_its_quotes_in_a_shell_has_them_in_the_hint() -> None:
+    problem = engines.get("vllm").check_arguments(["--hf-overrides", "{architectures:[A]}"]).problems[0]
+    assert problem.hint == """It takes JSON. Write both kinds of quotes: '{"key": "value"}'."""

@@ -392,10 +392,12 @@ def _keys(option: Mapping[str, Any], flag: str, value: Any) -> ArgumentProblem |
 def _expected(option: Mapping[str, Any]) -> str:
     kinds = {"int": "a whole number", "float": "a number", "human_int": "a number such as 8192 or 8Ki"}
     kinds |= {"size": "a number such as 8192 or 8k", "size_or_auto": "a number such as 8192 or 8k, or auto"}
-    kinds |= {"json": "JSON", "config": "a JSON object"}
+    kinds |= {"json": "JSON", "json_or_str": "JSON", "config": "a JSON object"}
     if "choices" in option:
         return f"Its values are {', '.join(map(str, option['choices']))}."
-    return f"It takes {kinds.get(option['type'], 'a text')}."
+    kind = kinds.get(option["type"], "a text")
+    quotes = """ Write both kinds of quotes: '{"key": "value"}'.""" if "JSON" in kind else ""
+    return f"It takes {kind}.{quotes}"
 
 
 def size(text: str) -> int:
