@@ -1,7 +1,8 @@
-"""vLLM over two nodes: `deploy up inventories/lab-vllm.ini`, its answers, and ranks that die."""
+"""vLLM over two nodes: `deploy up inventories/lab-vllm.ini`, its answers, ranks that die, and rehearsals."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 
@@ -76,5 +77,25 @@ def test_down_stops_the_headless_rank_of_a_dead_head(vllm: Service) -> None:
     assert running("node2", INVENTORY)  # it does not notice
     done = deploy("down", inventory=INVENTORY, options=["--plain"])
     assert done.returncode == 0, done.stderr
+    for node in NODES:
+        assert on_node(node, "docker ps --all --quiet --filter name=headfirst-", INVENTORY) == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        ({}, None),
+        ({"engine_args": ["--hf-overrides", '{"architectures": ["NoSuchForCausalLM"]}']}, "architecture"),
+        ({"engine_env": "VLLM_CPU_KVCACHE_SPACE=900"}, "settings-refused"),
+    ],
+    ids=["healthy", "no class", "too little memory"],
+)
+def test_a_rehearsal_names_what_keeps_ranks_from_serving(
+    vllm: Service, settings: dict[str, object], rule: str | None
+) -> None:
+    done = deploy("rehearse", inventory=INVENTORY, options=["--json", "-e", json.dumps(settings)])
+    replica = json.loads(done.stdout.splitlines()[-1])["replicas"][0]
+    cause = replica["found"]["decisive"]
+    assert (done.returncode, cause and cause["rule"]) == (int(rule is not None), rule)
     for node in NODES:
         assert on_node(node, "docker ps --all --quiet --filter name=headfirst-", INVENTORY) == ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from bundles import DEBIAN, items, manifest_of, needs, quiet, write
@@ -14,6 +16,8 @@ from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control import demo
 from headfirst.control.bundle import archive, manifest
+from headfirst.control.bundle.items import Item
+from headfirst.control.bundle.manifest import Image
 from headfirst.control.bundle.packages import ROLE_VALUES
 from headfirst.control.bundle.systems import System
 from headfirst.control.checkpoints.adapter import parse
@@ -24,6 +28,7 @@ from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.options import BundleRequest
 from headfirst.control.deployment.verbs import bundle as making
 from headfirst.control.deployment.verbs.bundle import BundleOptions
+from headfirst.control.image_probe import kept
 from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.reading import role_values
 from headfirst.control.run.reporters.reporter import QuietReporter
@@ -62,11 +67,18 @@ def inventory(tmp_path: Path) -> Path:
 
 
 def bundle_of(
-    inventory: Path, *, weights: bool = True, without: Sequence[str] = (), **change: object
+    inventory: Path,
+    *,
+    weights: bool = True,
+    without: Sequence[str] = (),
+    found: Mapping[str, Item] = MappingProxyType({}),
+    images: tuple[Image, ...] = (),
+    **change: object,
 ) -> BundleRequest:
     """A bundle as `deploy bundle` writes it, with a small file for each folder of weights.
 
-    `without`: fields of its needs that an older bundle lacks; `change`: of its model.
+    `without`: fields of its needs that an older bundle lacks; `found`: the files of its `images`; `change`:
+    of its model.
     """
     prepared = prepare([inventory], (), probe=False, online=True)
     values = role_values([inventory], (), ROLE_VALUES)["node1"]
@@ -75,8 +87,9 @@ def bundle_of(
     models = {"": held.models[""].model_copy(update=change)}
     held = held.model_copy(update={"models": models} | {field: {} for field in without})
     folders = [each.folder for each in held.weights if each.folder]
-    found = items(inventory.parent / "files", {f"{folder}/config.json": b"{}" for folder in folders})
-    made = manifest_of(found)
+    weights_of = items(inventory.parent / "files", {f"{folder}/config.json": b"{}" for folder in folders})
+    found = {**found, **weights_of}
+    made = manifest_of(found, images=images)
     digests = {path: file.sha256 for path, file in made.files.items()}
     made = manifest.make(made.what.model_copy(update={"needs": held}), digests)
     archive.write(inventory.parent / "b.tar", made, b"", found, quiet)
@@ -104,6 +117,26 @@ def test_the_model_is_described_by_the_bundle(inventory: Path) -> None:
     request = bundle_of(inventory)
     shutil.rmtree(inventory.parent / "models")
     assert closed(inventory, request=request).plan.services[0].weights.source == "path"
+
+
+def test_what_the_image_answered_travels_with_it(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(inventory.parent / "open"))
+    config = b"{}"
+    id = f"sha256:{hashlib.sha256(config).hexdigest()}"
+    kept.keep_answers("sglang", id, {"engine": "sglang", "version": "0.5.99"}, where="a test")
+    found = items(inventory.parent / "image", {"images/c.json": config})
+    image = Image(name="registry.example/sglang:v0.5.23", id=id, digest="", config="images/c.json", layers=())
+    request = bundle_of(inventory, found=found, images=(making.with_answers(image),))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(inventory.parent / "closed"))
+    assert kept.answers_of("sglang", id) is None
+    (service,) = closed(inventory, request=request).cluster.services
+    assert service.answers is not None
+    assert (service.answers.version, service.answers.image) == ("0.5.99", id)
+
+
+def test_an_image_that_was_not_asked_travels_without_answers(inventory: Path) -> None:
+    image = Image(name="engine:1", id="sha256:" + "e" * 64, digest="", config="images/e.json", layers=())
+    assert making.with_answers(image) == image
 
 
 def test_an_inventory_may_name_its_bundle(inventory: Path) -> None:

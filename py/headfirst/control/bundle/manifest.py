@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import Field, ValidationError
 
@@ -43,13 +44,17 @@ class BundleFile:
 
 
 class Image(Frozen):
-    """An image, as parts: equal layers of two images, or of two bundles, are one file."""
+    """An image, as parts: equal layers of two images, or of two bundles, are one file.
+
+    `answers` are those of its engine to Headfirst's probes, by the name of the probe.
+    """
 
     name: str
     id: str  # "sha256:…" of its configuration
     digest: str  # in the registry that it came from; "" for one that was built
     config: str  # path in the bundle
     layers: tuple[str, ...]
+    answers: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
 class Contents(Frozen):

@@ -26,6 +26,7 @@ from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
 from headfirst.control.deployment.running.local_work import JobAdvance, run_jobs
 from headfirst.control.deployment.running.options import BundleRequest
 from headfirst.control.deployment.running.role_vars import HostVars
+from headfirst.control.image_probe import kept
 from headfirst.control.inventory.local_files import local_file, missing_bundle
 from headfirst.control.inventory.names import without_secrets
 from headfirst.control.inventory.reading import role_values
@@ -81,6 +82,11 @@ class Bundled:
             settings=cluster.settings.model_copy(update=images),
             services=tuple(self._service(service) for service in cluster.services),
         )
+
+    def keep_answers(self) -> None:
+        """Keep what its images answered where the bundle was made, as if they were asked here."""
+        for image in self.manifest.what.images:
+            kept.take(image.id, image.name, image.answers, where=str(self.bundle.path))
 
     def checkpoints(self, cluster: Cluster) -> dict[str | None, Checkpoint]:
         """The models by service, as they were when the bundle was made; the demo is in none."""

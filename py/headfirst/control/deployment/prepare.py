@@ -74,13 +74,16 @@ def prepare(
 
         bundled = looked_at(bundle, cluster, extra_vars)
         cluster = bundled.applied(cluster)
+        bundled.keep_answers()
     if probe:
         from headfirst.control.deployment.hosts.probe import lacks_facts, probe_hosts
 
         unknown = ports and any(host.cgroup_obstacle is None for host in cluster.nodes)
         if rates or unknown or lacks_facts(cluster):
             cluster = probe_hosts(cluster, extra_vars)
-    cluster = with_kept(cluster, _images(cluster) if probe else seen(cluster))
+    present = _images(cluster) if probe else {}
+    expected = seen(cluster) if bundled or not probe else {}  # hosts get the bundle's images
+    cluster = with_kept(cluster, {**expected, **{name: id for name, id in present.items() if id}})
     cluster = with_companions(cluster, probe=probe)
     checkpoints = read_models(cluster, bundled.checkpoints(cluster) if bundled else {}, probe=probe)
     plan = build(cluster, checkpoints)

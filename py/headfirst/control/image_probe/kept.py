@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from headfirst.common.errors import HeadfirstError
 from headfirst.common.state_files import replace_file
 from headfirst.control.paths import cache_dir
+from headfirst.decide import engines
 from headfirst.decide.engines import answers, probing
 from headfirst.decide.engines.answers import Answers
 
@@ -41,6 +42,24 @@ def keep_answers(engine: str, image: str, document: Any, *, where: str) -> Answe
     told = answers.of_document(document, engine, where=where, image=image)
     replace_file(_file(engine, image, "answers"), json.dumps(document))
     return told
+
+
+def documents(image: str) -> dict[str, Any]:
+    """What the image with this ID answered, by the name of the probe, for another controller."""
+    found = {}
+    for engine in engines.names():
+        path = _file(engine, image, "answers")
+        if answers_of(engine, image):
+            found[path.parent.parent.name] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def take(image: str, name: str, documents: Mapping[str, Any], *, where: str) -> None:
+    """Keep what another controller was answered, of the probes that are this one's, and the image's name."""
+    for engine in engines.names():
+        if document := documents.get(_probe(engine)):
+            keep_answers(engine, image, document, where=where)
+            see(name, image)
 
 
 def command(engine: str, image: str, question: Mapping[str, Any]) -> AskedCommand | None:
@@ -77,6 +96,9 @@ def _name(name: str) -> Path:
 
 
 def _file(engine: str, image: str, name: str) -> Path:
-    """Another program asks again."""
-    program = digest(probing.program(engine))[:12]
-    return cache_dir("image-answers", f"{engine}-{program}", image.removeprefix("sha256:")) / f"{name}.json"
+    return cache_dir("image-answers", _probe(engine), image.removeprefix("sha256:")) / f"{name}.json"
+
+
+def _probe(engine: str) -> str:
+    """The name of the engine's probe: another program asks again."""
+    return f"{engine}-{digest(probing.program(engine))[:12]}"

@@ -36,6 +36,7 @@ from headfirst.control.deployment.hosts.host_systems import HostSystems
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running import artifacts
 from headfirst.control.deployment.running.local_work import JobAdvance, ask_for_root, run_jobs
+from headfirst.control.image_probe import kept
 from headfirst.control.images.archive import ImageArchive
 from headfirst.control.inventory.local_files import local_file
 from headfirst.control.inventory.reading import role_values
@@ -320,7 +321,7 @@ def _write(
     contents = Contents(
         format=manifest.FORMAT,
         needs=needs,
-        images=tuple(collected.images),
+        images=tuple(map(with_answers, collected.images)),
         since=older.id if older else "",
         carried={path: size for path, size in sizes.items() if digests[path] not in older_hashes},
         earlier={path: size for path, size in sizes.items() if digests[path] in older_hashes},
@@ -333,6 +334,11 @@ def _write(
     options.output.parent.mkdir(parents=True, exist_ok=True)
     archive.write(options.output, new, signed, collected.items, advance)
     return new, False
+
+
+def with_answers(image: Image) -> Image:
+    """The image with what it answered on the hosts of this controller, where it was asked."""
+    return image.model_copy(update={"answers": kept.documents(image.id)})
 
 
 def _made_at(path: Path) -> int:
