@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import ACCEPTANCE_MODEL
 from bundles import DEBIAN, items, manifest_of, needs, quiet, write
 from draft_folders import EAGLE3, draft_folder
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
@@ -28,6 +29,7 @@ from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.options import BundleRequest
 from headfirst.control.deployment.verbs import bundle as making
 from headfirst.control.deployment.verbs.bundle import BundleOptions
+from headfirst.control.deployment.verbs.rehearse import ACCEPTANCE
 from headfirst.control.image_probe import kept
 from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.reading import role_values
@@ -132,6 +134,13 @@ def test_what_the_image_answered_travels_with_it(inventory: Path, monkeypatch: p
     (service,) = closed(inventory, request=request).cluster.services
     assert service.answers is not None
     assert (service.answers.version, service.answers.image) == ("0.5.99", id)
+
+
+def test_hosts_of_a_bundle_are_accepted_with_the_model_for_it(inventory: Path) -> None:
+    prepared = prepare([inventory], (), probe=False, bundle=bundle_of(inventory), model=ACCEPTANCE)
+    (service,) = prepared.plan.services
+    assert (service.model, service.weights.source) == (ACCEPTANCE_MODEL, "demo")
+    assert prepared.checkpoints[None].architecture == "Qwen3ForCausalLM"
 
 
 def test_an_image_that_was_not_asked_travels_without_answers(inventory: Path) -> None:

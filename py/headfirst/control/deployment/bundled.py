@@ -14,7 +14,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel impor
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.bundle.manifest import BundleManifest
-from headfirst.control.bundle.needs import BundledWeights, BundleNeeds, lacks, lacks_weights
+from headfirst.control.bundle.needs import BundledModel, BundledWeights, BundleNeeds, lacks, lacks_weights
 from headfirst.control.bundle.packages import KEPT_OUT, ROLE_VALUES
 from headfirst.control.bundle.store import Accepted, Bundle, BundleStore, opened
 from headfirst.control.bundle.systems import RELEASES, System
@@ -89,12 +89,16 @@ class Bundled:
             kept.take(image.id, image.name, image.answers, where=str(self.bundle.path))
 
     def checkpoints(self, cluster: Cluster) -> dict[str | None, Checkpoint]:
-        """The models by service, as they were when the bundle was made; the demo is in none."""
+        """The models by service, as they were when the bundle was made."""
         return {
             service.name: model.checkpoint.model_copy(update={"id": service.model_id})
             for service in cluster.services
-            if (model := self._needs.models.get(service.name or ""))
+            if (model := self._model(service))
         }
+
+    def _model(self, service: Service) -> BundledModel | None:
+        """The model of a service; a demo is in no bundle, and takes the place of one in an acceptance."""
+        return None if service.settings.model_source == "demo" else self._needs.models.get(service.name or "")
 
     def refuse(self, cluster: Cluster, plan: Plan, hosts: HostSystems | None = None) -> None:
         """NotReadyError with all that the plan needs and the bundle lacks, and the command that makes one.
@@ -143,7 +147,7 @@ class Bundled:
 
     def _service(self, service: Service) -> Service:
         settings, name = service.settings, service.name or ""
-        model = self._needs.models.get(name)
+        model = self._model(service)
         changes: dict[str, Any] = {}
         if settings.engine_image is not None:
             changes["engine_image"] = unpinned(settings.engine_image)
