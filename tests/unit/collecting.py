@@ -1,9 +1,9 @@
-"""A reporter that keeps what it is given."""
+"""Reporters that keep what they are given."""
 
 from __future__ import annotations
 
-from headfirst.control.run.events import Event
-from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.events import Event, FindingsReported
+from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
 
 
 class Collector(Reporter):
@@ -18,3 +18,14 @@ class Collector(Reporter):
 
     def tick(self) -> None:
         self.ticks += 1
+
+
+class Warnings(QuietReporter):
+    """Keeps what the findings say."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def handle(self, event: Event) -> None:
+        if isinstance(event, FindingsReported):
+            self.texts += [finding.what for finding in event.findings]

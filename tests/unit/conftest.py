@@ -28,6 +28,12 @@ def _quick_inventories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         yield
 
 
+@pytest.fixture
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are described from the catalogue alone."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
 class _Seconds:
     """Seconds that each test file takes, in pytest's cache, where tools/changed_tests.py reads them.
 

@@ -9,12 +9,9 @@ from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
 from typer.testing import CliRunner, Result
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 SETTINGS = "[all:vars]\ngpus=8\ngpu=H100-80G\nmodel=deepseek-ai/DeepSeek-R1\n"
-
-
-@pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def deploy(tmp_path: Path, verb: str, *words: str, text: str = SETTINGS) -> Result:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from collecting import Warnings
 from headfirst.common.errors import InputError
 from headfirst.control.cli.access import credentials as print_credentials
 from headfirst.control.cli.verb import OutputFormat
@@ -20,8 +21,6 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_up
 from headfirst.control.deployment.verbs import up as verb
 from headfirst.control.inventory.inventory import load
-from headfirst.control.run.events import FindingsReported
-from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import secret_files
 from host_records import HostRecords
@@ -69,17 +68,6 @@ def test_it_is_the_key_of_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert used.api_key("embedding") != KEY
 
 
-class Notices(QuietReporter):
-    """Keeps the warnings of a run."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def handle(self, event: Any) -> None:
-        if isinstance(event, FindingsReported):
-            self.texts += [finding.what for finding in event.findings]
-
-
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     key_file(tmp_path / "key")
@@ -87,7 +75,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def up(site: Site, **fields: Any) -> tuple[secrets.Secrets, list[str]]:
-    notices = Notices()
+    notices = Warnings()
     verb.up(RunOptions(site.options.inventories, **fields), notices)
     return site.on_head(), notices.texts
 

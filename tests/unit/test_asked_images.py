@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from collecting import Warnings
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.deployment import asked_images
 from headfirst.control.deployment.answered import answered, refuse_changes
@@ -17,8 +18,6 @@ from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.image_probe import container
 from headfirst.control.image_probe.container import Answer
 from headfirst.control.image_probe.kept import AskedCommand
-from headfirst.control.run.events import Event, FindingsReported
-from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.decide.engines import answers
 
 ID = "sha256:" + "c3" * 32
@@ -47,15 +46,6 @@ CONFIG = {
     "max_position_embeddings": 4096,
     "torch_dtype": "bfloat16",
 }
-
-
-class Warnings(Reporter):
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def handle(self, event: Event) -> None:
-        if isinstance(event, FindingsReported):
-            self.texts += [finding.what for finding in event.findings]
 
 
 class Images:

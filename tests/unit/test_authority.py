@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import test_rotation
+from collecting import Warnings
 from headfirst.common.errors import NotReadyError
 from headfirst.control.credentials import local_ca, secrets
 from headfirst.control.credentials.identity import cluster_folder
@@ -20,23 +21,11 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs import credentials
 from headfirst.control.deployment.verbs import up as verb
 from headfirst.control.inventory.inventory import load, state_of
-from headfirst.control.run.events import Event, FindingsReported
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide.cluster.types import Cluster
 from test_rotation import CREDENTIALS, Site
 
 NAMES = ["192.0.2.1"]
-
-
-class Warnings(QuietReporter):
-    """Keeps the warnings."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def handle(self, event: Event) -> None:
-        if isinstance(event, FindingsReported):
-            self.texts += [finding.what for finding in event.findings]
 
 
 @cache

@@ -19,6 +19,8 @@ from headfirst.decide import engines
 from headfirst.decide.plan.capabilities import of_command, sentence
 from headfirst.decide.plan.types import Capabilities, Capability, PlannedService
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
 _GPU = "gpus=1 gpu=H100-80G"
 
@@ -29,11 +31,6 @@ def service(tmp_path: Path, lines: str, *, host: str = _GPU, replicas: int = 1) 
     workers = "\n".join(["[workers]", *hosts[1:]]) if hosts[1:] else ""
     path.write_text(f"[head]\n{hosts[0]}\n{workers}\n[all:vars]\n{lines}\n")
     return prepare([path], [], probe=False).plan.services[0]
-
-
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 _QWEN, _CODER = "model=Qwen/Qwen3-8B", "model=Qwen/Qwen3-Coder-30B-A3B-Instruct"

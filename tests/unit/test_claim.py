@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from collecting import Warnings
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.credentials import identity, secrets
 from headfirst.control.deployment.running import claim as claims
@@ -33,7 +34,7 @@ from headfirst.control.deployment.verbs.down import target
 from headfirst.control.deployment.verbs.release import release
 from headfirst.control.inventory.inventory import load
 from headfirst.control.ownership import lease
-from headfirst.control.run.events import Event, FindingsReported
+from headfirst.control.run.events import Event
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide.cluster.types import Cluster
 from host_records import HostRecords
@@ -53,17 +54,6 @@ QUIET = QuietReporter()
 def cluster_of(path: Path, limit: str | None = None) -> Cluster:
     """The inventory, read once: Ansible needs a second for it."""
     return load([path], (), limit)
-
-
-class Notices(QuietReporter):
-    """Keeps the warnings."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def handle(self, event: Event) -> None:
-        if isinstance(event, FindingsReported):
-            self.texts += [finding.what for finding in event.findings]
 
 
 @pytest.fixture
@@ -220,7 +210,7 @@ def test_the_credentials_of_the_head_win_and_a_sentence_reports_it(hosts: HostRe
     path = site.inventory("hosts.ini", "a", "b")
     first = claim(path)
     secrets.save(cluster_of(path), secrets.Secrets())
-    notices = Notices()
+    notices = Warnings()
     assert claim(path, notices).secrets == first.secrets
     assert secrets.existing(cluster_of(path)) == first.secrets
     assert len(notices.texts) == 1
@@ -291,7 +281,7 @@ def test_a_second_run_waits_when_it_is_asked_to(
             finish.wait(30)
             done.append("first")
 
-    class Waits(Notices):
+    class Waits(Warnings):
         def handle(self, event: Event) -> None:
             super().handle(event)
             finish.set()

@@ -29,6 +29,8 @@ from headfirst.decide.plan.types import Plan
 from typer.main import get_command
 from typer.testing import CliRunner
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 DEPLOY = Path(sys.executable).parent / "deploy"
 ROOT = Path(__file__).parents[2]
 FLAGS = ["--host", "192.0.2.11", "--user", "ubuntu", "--gpus", "8", "--gpu", "A100-80G",
@@ -66,11 +68,6 @@ def test_every_locale_works(locale: str) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "TP 32" in done.stdout
-
-
-@pytest.fixture(autouse=True)
-def _without_a_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def test_a_model_that_does_not_fit_is_wrong_input(tmp_path: Path) -> None:

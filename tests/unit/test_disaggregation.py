@@ -15,15 +15,12 @@ from headfirst.decide.plan.build import build
 from headfirst.decide.plan.host.requirements import requirements
 from headfirst.decide.plan.types import Plan, PlannedReplica
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 HOSTS = "gpus=8\ngpu=H100-80G\nmodel_source=huggingface\n"
 MODEL = "Qwen/Qwen3-32B"
 PAIR = "prefill_replicas=1\ndecode_replicas=1\n"
 Places = list[tuple[str | None, list[tuple[str, tuple[str, ...] | None]]]]
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def cluster(folder: Path, settings: str, *, hosts: int = 2, groups: str = "", model: str = MODEL) -> Cluster:

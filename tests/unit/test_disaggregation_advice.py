@@ -16,13 +16,10 @@ from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan, PlannedService
 from typer.testing import CliRunner
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 PAIR = "prefill_replicas=1\ndecode_replicas=1\n"
 SHARES = "prefill_gpus_per_replica={}\ndecode_gpus_per_replica={}\n"
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def inventory(folder: Path, settings: str, *, hosts: int = 1, model: str = "Qwen/Qwen3-32B") -> Path:

@@ -14,14 +14,11 @@ from headfirst.control.inventory.inventory import load
 from headfirst.decide.plan.types import PlannedService
 from typer.testing import CliRunner
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 FLAGS = ["--host", "192.0.2.11", "--host", "big=192.0.2.12", "--user", "ubuntu", "--gpus", "8",
          "--gpu", "A100-80G", "--nic", "eth0",
          "--model", "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def test_flags_alone_are_enough(tmp_path: Path) -> None:

@@ -18,12 +18,9 @@ from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import PlannedService
 from test_restarts import SECRETS, runs
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 MODELS = ["Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "Qwen/Qwen2.5-7B-Instruct"]
-
-
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def of(tmp_path: Path, *lines: str, probes: bool = False) -> Prepared:

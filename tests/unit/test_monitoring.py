@@ -23,6 +23,8 @@ from headfirst.decide.plan import monitoring
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 ENGINE = ServiceSettings().engine_port
 SECRETS = Secrets(grafana_admin_password="grafana-password")
 FILES = Artifacts({"chat": None, "small": None}, None, Path("node.whl"))
@@ -33,11 +35,6 @@ SERVICES = (
     "[small]\nnode5 ansible_host=192.0.2.5\n[small:vars]\nmodel=Qwen/Qwen3-0.6B\nengine={engine}\n"
 )
 WATCHED = "[monitoring]\nwatcher ansible_host=192.0.2.9\n"
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def made(

@@ -15,14 +15,11 @@ from headfirst.decide.plan.build import build
 from headfirst.decide.plan.images import PROGRAMS
 from headfirst.decide.plan.types import Plan
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 MODEL = "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"
 HOSTS = "[head]\nn1 ansible_host=192.0.2.1\n[workers]\nn2 ansible_host=192.0.2.2\n[monitoring]\nn1\n"
 SETTINGS = f"[all:vars]\ngpus=8\ngpu=A100-80G\nnic=eth0\nhca=mlx5_0\nproxy=true\nreplicas=2\nmodel={MODEL}\n"
-
-
-@pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def written(folder: Path, *lines: str) -> Path:

@@ -28,6 +28,8 @@ from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.control.deployment.running.role_vars.outbound import FOLDER, outbound_vars
 from headfirst.decide.scrub import Scrubber, url_credentials
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 PASSWORD = "p@ss w/ord%41"
 QUOTED = "me:p%40ss%20w%2Ford%2541@"
 PROXY = "http://proxy.example.org:3128"
@@ -48,11 +50,6 @@ hca=none
 model=Qwen/Qwen3-32B
 model_source=huggingface
 """
-
-
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def prepared(folder: Path, *lines: str, more: str = "") -> Prepared:

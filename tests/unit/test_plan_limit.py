@@ -9,12 +9,9 @@ from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
 from typer.testing import CliRunner, Result
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 H20X2 = Path(__file__).resolve().parents[2] / "inventories/h20x2.ini"
-
-
-@pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def plan(*words: str) -> Result:

@@ -38,13 +38,10 @@ from known_models import model
 from trials import offered, trial_on
 from typer.testing import CliRunner
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
 SGLANG = engines.get("sglang")
-
-
-@pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def catalogued() -> list[Checkpoint]:

@@ -9,6 +9,8 @@ from headfirst.control.cli.app import app
 from headfirst.control.deployment.prepare import prepare
 from typer.testing import CliRunner
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 INVENTORY = """\
 [head]
 n1 ansible_host=192.0.2.1
@@ -26,11 +28,6 @@ NOTE = (
     "{where}: weights_carrier=rdma is not used: the weights travel over TCP. "
     "Remove the line; a later release refuses it."
 )
-
-
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def test_the_carrier_rdma_is_noted_once_with_its_line(tmp_path: Path) -> None:

@@ -15,15 +15,12 @@ from headfirst.control.cli.shown.plan import spans
 from headfirst.decide.plan.types import Plan
 from typer.testing import CliRunner, Result
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = sorted(path.name for path in (ROOT / "inventories").glob("*.ini"))
 SCREEN = 50
 COLUMNS = 80
-
-
-@pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def fourteen(folder: Path, settings: str = "hca=mlx5_0\n") -> Path:

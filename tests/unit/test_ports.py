@@ -10,6 +10,8 @@ from headfirst.control.deployment.prepare import prepare
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.plan.types import Plan
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 ENGINE = ServiceSettings().engine_port
 MODEL = "Qwen/Qwen3-30B-A3B-Instruct-2507"
 ALL = f"[all:vars]\nmodel={MODEL}\ngpu=H100-80G\ngpus=8\nnic=eth0\nhca=none\n"
@@ -24,11 +26,6 @@ def plan(folder: Path, hosts: str, settings: str) -> Plan:
     path = folder / "cluster.ini"
     path.write_text(f"{hosts}{ALL}{settings}")
     return prepare([path], [], probe=False).plan
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 
+pytestmark = pytest.mark.usefixtures("no_hub")
+
 ENGINE = ServiceSettings().engine_port
 PORT = ServiceSettings().router_port
 
@@ -28,11 +30,6 @@ HOSTS = "node1 ansible_host=192.0.2.1\nnode2 ansible_host=192.0.2.2\n"
 ALL = "[all:vars]\ngpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\nmodel_source=huggingface\n"
 CHAT = "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"
 SMALL = "Qwen/Qwen3-0.6B"
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def cluster(folder: Path, text: str) -> Cluster:
