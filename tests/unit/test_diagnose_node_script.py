@@ -7,16 +7,15 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import zlib
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from headfirst.common.container_state import container_state
 from headfirst.control.evidence import node_script
+from serving import QuietHandler, serving
 
 SCRIPT = Path(node_script.__file__).read_text()
 INSPECTED = {
@@ -156,7 +155,7 @@ def test_the_driver_and_its_gpus(gather: Gather, tmp_path: Path) -> None:
 def url() -> Iterator[str]:
     """An engine that serves, with its metrics behind a redirect."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             moved = self.path == "/metrics"
             self.send_response(307 if moved else 200)
@@ -175,13 +174,8 @@ def url() -> Iterator[str]:
             self.end_headers()
             self.wfile.write(told.encode())
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(Handler) as url:
+        yield url
 
 
 def test_health_and_metrics(gather: Gather, url: str) -> None:

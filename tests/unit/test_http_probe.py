@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from typing import Any
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils import http_probe, readiness
+from serving import QuietHandler, listening
 
 
 class Server(HTTPServer):
@@ -20,7 +20,7 @@ class Server(HTTPServer):
     asked: tuple[str, str | None, object] = ("", None, None)
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     server: Server
 
     def do_GET(self) -> None:
@@ -34,18 +34,12 @@ class Handler(BaseHTTPRequestHandler):
 
     do_POST = do_GET
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever)
-        thread.start()
+    running = Server(("127.0.0.1", 0), Handler)
+    with listening(running):
         yield running
-        running.shutdown()
-        thread.join()
 
 
 def url(server: Server) -> str:

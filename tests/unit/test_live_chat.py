@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 import pytest
@@ -15,11 +13,12 @@ from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.live.chat import Chat, Piece, converse, parsed, print_answer
 from headfirst.control.live.logs import ContainerLogLine, parse_since, print_logs, shortened
 from rich.console import Console
+from serving import QuietHandler, serving
 
 KEY = "key-1"
 
 
-class Engine(BaseHTTPRequestHandler):
+class Engine(QuietHandler):
     """Answers `echo N` where N is the number of messages; model `broken` fails in the middle."""
 
     asked: ClassVar[list[dict[str, Any]]] = []
@@ -52,19 +51,12 @@ class Engine(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(json.dumps(body).encode())
 
-    def log_message(self, *_: Any) -> None:
-        """Keep the tests' output clean."""
-
 
 @pytest.fixture
 def url() -> Iterator[str]:
     Engine.asked.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with serving(Engine) as url:
+        yield url
 
 
 def test_answers_come_in_pieces_and_are_remembered(url: str) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import yaml
 from headfirst.common.errors import HeadfirstError
 from headfirst.control.live.chat import Chat
 from headfirst.control.live.ssh_access import tunnel
+from serving import QuietHandler, serving
 
 PACKAGE = Path(headfirst.__file__).parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,16 +22,13 @@ PUBLIC = ("control/bundle", "control/checkpoints")
 REQUESTS = {"Client", "AsyncClient", "get", "post", "put", "delete", "head", "request", "stream"}
 
 
-class _Server(BaseHTTPRequestHandler):
+class _Server(QuietHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     do_POST = do_GET
-
-    def log_message(self, *arguments: object) -> None:
-        """Keep the test's output quiet."""
 
 
 @pytest.fixture
@@ -42,12 +38,8 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with serving(_Server) as url:
+        yield url
 
 
 def test_a_question_does_not_go_through_the_proxy(url: str) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,6 +16,7 @@ from headfirst.control.checkpoints.describe import describe
 from headfirst.control.checkpoints.hub import MAX_HEADER_BYTES, read_hub
 from headfirst.control.checkpoints.hub_requests import Hub
 from model_files import CONFIG, INDEX, SHARDS
+from serving import QuietHandler, serving
 
 FILES = {
     "config.json": json.dumps(CONFIG).encode(),
@@ -27,12 +26,9 @@ FILES = {
 }
 
 
-class _Hub(BaseHTTPRequestHandler):
+class _Hub(QuietHandler):
     requests: list[str]
     status = 0
-
-    def log_message(self, *arguments: object) -> None:
-        """Keep the test's output quiet."""
 
     def do_GET(self) -> None:
         self.requests.append(self.path)
@@ -65,12 +61,8 @@ class _Hub(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub() -> Iterator[tuple[str, type[_Hub]]]:
     handler = type("Hub", (_Hub,), {"requests": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", handler
-    server.shutdown()
-    server.server_close()
+    with serving(handler) as url:
+        yield url, handler
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,8 @@ import base64
 import json
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from headfirst.control.deployment.running.phases import of_up
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.control.deployment.running.role_vars.outbound import FOLDER, outbound_vars
 from headfirst.decide.scrub import Scrubber, url_credentials
+from serving import QuietHandler, serving
 
 pytestmark = pytest.mark.usefixtures("no_hub")
 
@@ -246,25 +245,15 @@ def proxy() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """A proxy that answers everything with a key; its address, and URL and login of each request."""
     seen: list[tuple[str, str]] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             seen.append((self.path, self.headers.get("Proxy-Authorization", "")))
             self.send_response(200)
             self.end_headers()
             self.wfile.write((Path(__file__).parent / "data/apt_key/owner.asc").read_bytes())
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_address[1]}", seen
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Handler) as url:
+        yield url.removeprefix("http://"), seen
 
 
 def test_a_key_is_fetched_with_the_login_of_the_file(

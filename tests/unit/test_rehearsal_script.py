@@ -9,15 +9,14 @@ import select
 import socket
 import subprocess
 import sys
-import threading
 import zlib
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from headfirst.control.rehearsal import node_script
+from serving import QuietHandler, serving
 
 NAME = "headfirst-rehearsal-r0"
 # Each fixture is a file: names of running and of all containers, the state of ours, devices of an engine.
@@ -246,7 +245,7 @@ def test_the_head_tells_that_its_rank_listens_and_another_host_that_it_gets_no_c
 def test_status_200_is_judged_and_no_text(start: Start) -> None:
     asked: list[tuple[str, str | None]] = []
 
-    class Api(BaseHTTPRequestHandler):
+    class Api(QuietHandler):
         def answer(self) -> None:
             asked.append((f"{self.command} {self.path}", self.headers["Authorization"]))
             self.send_response(503 if len(asked) == 1 else 200)
@@ -255,14 +254,8 @@ def test_status_200_is_judged_and_no_text(start: Start) -> None:
 
         do_GET = do_POST = answer
 
-        def log_message(self, format: str, *arguments: Any) -> None:
-            """Nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Api) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
+    with serving(Api) as url:
         ready = {"url": url, "path": "/health", "probe_path": "/v1/chat", "body": {"model": "m"}, "key": "k"}
         running = start(ready=ready)
         assert [running.next()["event"], running.next()["event"]] == ["started", "serving"]
-        server.shutdown()
     assert asked == [(path, "Bearer k") for path in ("GET /health", "GET /health", "POST /v1/chat")]

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from headfirst.decide.render import compose
 from headfirst.decide.render.host_parts import hosts
 from headfirst.decide.render.shell import PROBE
 from rendering import HEADER, ODD, planned, with_words
+from serving import QuietHandler
 
 INVENTORIES = ["lab.ini", "a100x4.ini", "h100x2-services.ini", "h200x1.ini", "a100x1-70b.ini"]
 
@@ -136,14 +137,11 @@ def test_only_rank_0_is_asked_for_its_health() -> None:
 def test_the_health_check_asks_with_the_key(tmp_path: Path, status: int, code: int) -> None:
     asked: list[str] = []
 
-    class Engine(BaseHTTPRequestHandler):
+    class Engine(QuietHandler):
         def do_GET(self) -> None:
             asked.append(f"{self.path} {self.headers['Authorization']}")
             self.send_response(status)
             self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
 
     with HTTPServer(("127.0.0.1", 0), Engine) as server:
         threading.Thread(target=server.handle_request).start()

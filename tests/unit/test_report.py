@@ -8,7 +8,7 @@ import json
 import re
 import socket
 from html.parser import HTMLParser
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
@@ -40,6 +40,7 @@ from headfirst.control.run.history import read
 from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.diagnose.measured import Figure, Measured
+from serving import QuietHandler
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -372,14 +373,11 @@ def test_what_an_api_answers_now_is_asked_without_a_key() -> None:
     seen: list[dict[str, str]] = []
     statuses: dict[int, int] = {}
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             seen.append({"path": self.path, **dict(self.headers)})
             self.send_response(statuses[self.server.server_port])  # type: ignore[attr-defined]
             self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
 
     def serving(status: int) -> ThreadingHTTPServer:
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

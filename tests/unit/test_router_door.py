@@ -10,13 +10,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import httpx
 import pytest
 from headfirst.decide.plan.front import router_door
 from headfirst.decide.plan.front.router import command, with_replicas
+from serving import QuietHandler
 from test_supervisor_routers import ADMIN_KEY, KEY, answers, free_port, until
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
@@ -38,11 +39,8 @@ class Replica(ThreadingHTTPServer):
         self.asked: list[str] = []
         asked = self.asked
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_: object) -> None:
-                """Keep the tests' output clean."""
 
             def do_GET(self) -> None:
                 models = {"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "vllm"}]}

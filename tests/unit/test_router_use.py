@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster
+from serving import QuietHandler, serving
 
 ENGINE = ServiceSettings().engine_port
 PORT = ServiceSettings().router_port
@@ -47,24 +47,14 @@ def cluster(tmp_path: Path) -> Cluster:
     return load([path])
 
 
-@contextlib.contextmanager
-def answering(body: Any) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """Keep the tests' output clean."""
-
+def answering(body: Any) -> AbstractContextManager[str]:
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
             self.wfile.write(json.dumps(body).encode())
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    return serving(Handler)
 
 
 def listed(url: str, status: str, load: int, role: str = "regular") -> dict[str, Any]:

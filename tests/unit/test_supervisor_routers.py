@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 
 import httpx
@@ -24,6 +24,7 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.decide.plan.front.router import command, with_replicas
 from headfirst.node.supervisor.records import GenerationRecord
 from headfirst.node.supervisor.registration import RouterApi, Worker, drain, is_needed, missing
+from serving import QuietHandler
 
 WORKER = Path(__file__).parents[1] / "slow_worker.py"
 KEY, ADMIN_KEY = "sk-of-the-service", "key-of-the-supervisors"
@@ -329,10 +330,7 @@ def test_names_of_models_and_states_need_no_key(lan: Lan) -> None:
 
 
 def replying(status: int, body: bytes, headers: dict[str, str] | None = None) -> HTTPServer:
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """Keep the tests' output clean."""
-
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             self.send_response(status)
             for name, value in (headers or {}).items():
@@ -390,10 +388,7 @@ class Failing:
         self.answers = [*bad, (200, draining(7)), (200, draining(0))]
         parent = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_: object) -> None:
-                """Keep the tests' output clean."""
-
+        class Handler(QuietHandler):
             def do_GET(self) -> None:
                 status, body = parent.answers.pop(0)
                 if not status:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import HTTPServer
 from typing import Any
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.modules import webui_check
+from serving import QuietHandler, listening
 
 EMAIL = "admin@example.org"
 
@@ -21,7 +21,7 @@ class Page(HTTPServer):
     may_change = True
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     server: Page
 
     def do_POST(self) -> None:
@@ -43,9 +43,6 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Print nothing."""
-
 
 class FailedError(Exception):
     """What fail_json raises here."""
@@ -63,12 +60,9 @@ class Module:
 
 @pytest.fixture
 def page() -> Iterator[Page]:
-    with Page(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever)
-        thread.start()
+    running = Page(("127.0.0.1", 0), Handler)
+    with listening(running):
         yield running
-        running.shutdown()
-        thread.join()
 
 
 def sign_in(page: Page, password: str, previous: str = "") -> tuple[str, bool]:
