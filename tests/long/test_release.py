@@ -19,10 +19,9 @@ from ansible_test._internal import python_requirements
 from documented import ROOT
 from headfirst.control import pip_config
 from headfirst.control.machine.pip_settings import uv_environment
-from releases import VERSION, collection, committed, git
+from releases import collection, committed, git
 from uv import find_uv_bin
 
-TARBALL = f"headfirst-serving-{VERSION}.tar.gz"
 NOTHING_TO_READ = {"changelog", "empty-init", "pslint", "shellcheck"}
 """Tests for files that the collection does not have (docs/release.md)."""
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
 from inventory_server import quick_inventories
 
 
@@ -26,6 +28,14 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _quick_inventories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with quick_inventories(tmp_path_factory.mktemp("reader")):
         yield
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """The INVENTORY of the test's module, read once: Ansible needs a second for it."""
+    path = tmp_path_factory.mktemp("inventory") / "cluster.ini"
+    path.write_text(request.module.INVENTORY)
+    return load([path])
 
 
 @pytest.fixture

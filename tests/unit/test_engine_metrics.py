@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from headfirst.common import metrics
 from headfirst.common.metrics import Figures, Series
 from headfirst.decide import engines
-from headfirst.decide.engines.base import LaunchRequest
-from headfirst.decide.engines.layout import Layout
+from sglang_launches import TWO
 
 TEXT = (Path(__file__).parent / "data" / "sglang-0.5.23-metrics.txt").read_text()
 SGLANG = engines.get("sglang").metrics
@@ -92,18 +92,7 @@ def test_every_name_is_one_of_the_snapshots_version(name: str) -> None:
 @pytest.mark.parametrize("given", [(), ("--enable-metrics",)])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_sglang_publishes_its_figures_by_default(rank: int, given: tuple[str, ...]) -> None:
-    request = LaunchRequest(
-        model_dir="/model",
-        served_name="m",
-        layout=Layout(tensor=2),
-        nodes=2,
-        rank=rank,
-        head_address="10.0.0.1",
-        dist_port=5000,
-        address=f"10.0.0.{rank + 1}",
-        port=30000,
-        extra_args=given,
-    )
+    request = replace(TWO, rank=rank, extra_args=given)
     assert engines.get("sglang").launch(request).command.count("--enable-metrics") == 1
 
 

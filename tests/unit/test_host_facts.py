@@ -13,7 +13,6 @@ from clusters import planned
 from headfirst.common.errors import InputError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts.probe import lacks_facts, with_facts
-from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.hardware import facts as host_facts
 from headfirst.decide.model import catalogue
@@ -34,13 +33,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     found = facts("hgx-a100-roce", tmp_path_factory.mktemp("host"), peers=("192.168.5.5",))
     assert found["routes"]
     return found
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    path = tmp_path_factory.mktemp("inventory") / "cluster.ini"
-    path.write_text(INVENTORY)
-    return load([path])
 
 
 @pytest.mark.parametrize("shape", sorted(path.name for path in SHAPES.iterdir() if path.is_dir()))

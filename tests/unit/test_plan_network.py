@@ -12,7 +12,6 @@ from clusters import nodes, planned, with_hosts, with_settings
 from headfirst.common.errors import InputError
 from headfirst.control.cli.shown.plan import print_plan
 from headfirst.control.deployment.hosts.probe import lacks_facts
-from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware.facts import NetworkFacts
 from headfirst.decide.model import catalogue
@@ -20,6 +19,7 @@ from headfirst.decide.plan.host.network import choose
 from recorded_hosts import facts
 
 Ranks = Callable[..., list[Host]]
+# Two nodes whose inventory says nothing of their network.
 INVENTORY = """
 [head]
 node1 ansible_host=192.168.5.4
@@ -30,14 +30,6 @@ gpus=8
 gpu=A100-80G
 model=deepseek-ai/DeepSeek-R1
 """
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """Two nodes whose inventory says nothing of their network."""
-    inventory = tmp_path_factory.mktemp("inventory") / "cluster.ini"
-    inventory.write_text(INVENTORY)
-    return load([inventory])
 
 
 def changed(made: Cluster, **said: Any) -> Cluster:

@@ -12,7 +12,6 @@ from ansible_collections.headfirst.serving.plugins.module_utils.docker_client im
 from ansible_collections.headfirst.serving.plugins.modules import image_info
 from clusters import planned, with_hosts, with_settings
 from headfirst.common.errors import InputError
-from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.types import PlannedService
@@ -20,13 +19,7 @@ from headfirst.decide.plan.types import PlannedService
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"
 RAY = {"engine": "vllm", "engine_runtime": "ray"}
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    path = tmp_path_factory.mktemp("cluster") / "cluster.ini"
-    path.write_text(f"[head]\nn0 ansible_host=192.0.2.1\n\n[all:vars]\nmodel={MODEL}\n")
-    return load([path])
+INVENTORY = f"[head]\nn0 ansible_host=192.0.2.1\n\n[all:vars]\nmodel={MODEL}\n"
 
 
 def plan(cluster: Cluster, **settings: Any) -> PlannedService:

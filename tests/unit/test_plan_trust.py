@@ -12,7 +12,6 @@ import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
 from headfirst.control.cli.shown.plan import print_plan
-from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -29,13 +28,6 @@ model={R1}
 model_source=huggingface
 """
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    path = tmp_path_factory.mktemp("inventory") / "cluster.ini"
-    path.write_text(INVENTORY)
-    return load([path])
 
 
 def planned(cluster: Cluster, checkpoint: Checkpoint | None = None, **settings: Any) -> Plan:

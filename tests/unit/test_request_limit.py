@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from clusters import planned, with_hosts, with_settings
-from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.caches import RecurrentState
@@ -25,13 +23,7 @@ STATE = RecurrentState(
     groups=8,
     dtype="float32",
 )
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    path = tmp_path_factory.mktemp("cluster") / "cluster.ini"
-    path.write_text("[head]\nn0 ansible_host=192.0.2.1\n\n[all:vars]\nmodel=x\nengine=vllm\nparsers=none\n")
-    return load([path])
+INVENTORY = "[head]\nn0 ansible_host=192.0.2.1\n\n[all:vars]\nmodel=x\nengine=vllm\nparsers=none\n"
 
 
 def hybrid() -> Checkpoint:

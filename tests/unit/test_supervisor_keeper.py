@@ -24,23 +24,10 @@ from headfirst.node.supervisor.events import Events
 from headfirst.node.supervisor.keeper import Keeper
 from headfirst.node.supervisor.memory import MOST_FAILED_STARTS, GenerationMemory, Memories
 from headfirst.node.supervisor.messages import Seen
-from headfirst.node.supervisor.records import GenerationRecord
+from supervisor_model import record
 
 HANG_S, START_S = 60.0, 300.0
-RECORD = GenerationRecord(
-    name="headfirst-engine",
-    generation="g1",
-    ranks=("10.0.0.1", "10.0.0.2"),
-    url="http://10.0.0.1:30000",
-    model="demo",
-    api_key="sk",
-    readiness={},
-    path_generates=False,
-    metrics=None,
-    routers=(),
-    hang_s=HANG_S,
-    start_s=START_S,
-)
+RECORD = replace(record(2), hang_s=HANG_S, start_s=START_S)
 
 
 class World:
