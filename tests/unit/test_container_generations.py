@@ -175,17 +175,13 @@ def test_the_image_of_a_removed_generation_goes_with_it(tmp_path: Path) -> None:
     assert set(docker.images.found) == {"sha256:new"}
 
 
-def test_an_image_that_a_container_uses_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("use", ["a container", "a second name"])
+def test_an_image_that_has_another_use_stays(tmp_path: Path, use: str) -> None:
     docker = two(tmp_path)
-    docker.found.append(StandInContainer(docker, "someone-elses", "old"))
-    generations(docker, tmp_path).make_current("new")
-    assert generations(docker, tmp_path).prune(["new"])["changed"]
-    assert set(docker.images.found) == {"sha256:old", "sha256:new"}
-
-
-def test_an_image_with_a_second_name_stays(tmp_path: Path) -> None:
-    docker = two(tmp_path)
-    docker.images.found["sha256:old"].append("kept:1")
+    if use == "a container":
+        docker.found.append(StandInContainer(docker, "someone-elses", "old"))
+    else:
+        docker.images.found["sha256:old"].append("kept:1")
     generations(docker, tmp_path).make_current("new")
     assert generations(docker, tmp_path).prune(["new"])["changed"]
     assert set(docker.images.found) == {"sha256:old", "sha256:new"}

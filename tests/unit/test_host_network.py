@@ -9,17 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils import host_network
+from serving import free_port
 
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def test_a_listener_is_found_with_its_process(listener: socket.socket) -> None:

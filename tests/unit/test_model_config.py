@@ -473,14 +473,16 @@ def test_draft_layers_are_those_that_the_tensors_show(
     assert described(LLAMA | stated).nextn_layers == stated.get("num_nextn_predict_layers", 0)
 
 
+IN_FP8 = (
+    tensor("model.embed_tokens.weight", "BF16", 10),
+    tensor("model.layers.0.self_attn.q_proj.weight", "F8_E4M3", 20),
+    tensor("model.layers.0.self_attn.q_proj.weight_scale_inv", "F32", 4),
+    tensor("lm_head.weight", "BF16", 10),
+)
+
+
 def test_bytes_by_part_are_all_bytes() -> None:
-    model = described(
-        LLAMA,
-        tensor("model.embed_tokens.weight", "BF16", 10),
-        tensor("model.layers.0.self_attn.q_proj.weight", "F8_E4M3", 20),
-        tensor("model.layers.0.self_attn.q_proj.weight_scale_inv", "F32", 4),
-        tensor("lm_head.weight", "BF16", 10),
-    )
+    model = described(LLAMA, *IN_FP8)
     assert model.bytes_by_part == {"embedding": 10, "attention": 24, "head": 10}
     assert model.bytes_by_dtype == {"BF16": 20, "F8_E4M3": 20, "F32": 4}
     assert model.bf16_bytes_by_part == {}
@@ -488,13 +490,7 @@ def test_bytes_by_part_are_all_bytes() -> None:
 
 def test_bytes_after_a_conversion_are_counted_by_part() -> None:
     config = {**LLAMA, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
-    model = described(
-        config,
-        tensor("model.embed_tokens.weight", "BF16", 10),
-        tensor("model.layers.0.self_attn.q_proj.weight", "F8_E4M3", 20),
-        tensor("model.layers.0.self_attn.q_proj.weight_scale_inv", "F32", 4),
-        tensor("lm_head.weight", "BF16", 10),
-    )
+    model = described(config, *IN_FP8)
     assert model.bf16_bytes_by_part == {"embedding": 10, "attention": 40, "head": 10}
     assert model.bf16_bytes == model.total_bytes + 16
     packed = described(

@@ -62,20 +62,13 @@ def test_a_killed_run_leaves_nothing_in_the_temporary_folder_and_the_next_one_re
     assert list(runtime.iterdir()) == []
 
 
-def test_the_folder_of_a_run_that_lives_stays(runtime: Path) -> None:
-    child, folder = holder()
-    try:
-        with private_folder():
-            assert (folder / "plan.yml").exists()
-    finally:
-        end(child)
-
-
-def test_a_folder_whose_process_id_is_of_another_namespace_stays_while_it_is_locked(
-    runtime: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("seen", [True, False], ids=["here", "in another namespace of process ids"])
+def test_the_folder_of_a_run_that_lives_stays(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
     child, folder = holder()
-    monkeypatch.setattr(private_dir, "_runs", lambda pid: False)
+    if not seen:
+        monkeypatch.setattr(private_dir, "_runs", lambda pid: False)
     try:
         with private_folder():
             assert (folder / "plan.yml").exists()

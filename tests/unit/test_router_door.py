@@ -17,8 +17,8 @@ import httpx
 import pytest
 from headfirst.decide.plan.front import router_door
 from headfirst.decide.plan.front.router import command, with_replicas
-from serving import QuietHandler
-from test_supervisor_routers import ADMIN_KEY, KEY, answers, free_port, until
+from serving import QuietHandler, free_port
+from test_supervisor_routers import ADMIN_KEY, KEY, answers, until
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 OURS = (

@@ -24,18 +24,11 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.decide.plan.front.router import command, with_replicas
 from headfirst.node.supervisor.records import GenerationRecord
 from headfirst.node.supervisor.registration import RouterApi, Worker, drain, is_needed, missing
-from serving import QuietHandler
+from serving import QuietHandler, free_port
 
 WORKER = Path(__file__).parents[1] / "slow_worker.py"
 KEY, ADMIN_KEY = "sk-of-the-service", "key-of-the-supervisors"
 Answer = tuple[int, str]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 class Lan:
