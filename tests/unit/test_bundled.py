@@ -58,6 +58,18 @@ node2 ansible_host=192.0.2.12
 DRAFT = EAGLE3 | {"hidden_size": 192, "vocab_size": 768, "draft_vocab_size": 256}  # of the demo model
 
 
+CONFIG_ID = f"sha256:{hashlib.sha256(b'{}').hexdigest()}"
+ENGINE_IMAGE = Image(
+    name="registry.example/sglang:v0.5.23", id=CONFIG_ID, digest="", config="images/c.json", layers=()
+)
+ANSWERS = {"engine": "sglang", "version": "0.5.99"}
+
+
+def image_files(inventory: Path) -> dict[str, Item]:
+    """The files of ENGINE_IMAGE."""
+    return items(inventory.parent / "image", {ENGINE_IMAGE.config: b"{}"})
+
+
 @pytest.fixture
 def inventory(tmp_path: Path) -> Path:
     model = tmp_path / "models/headfirst-demo"
@@ -123,17 +135,26 @@ def test_the_model_is_described_by_the_bundle(inventory: Path) -> None:
 
 def test_what_the_image_answered_travels_with_it(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(inventory.parent / "open"))
-    config = b"{}"
-    id = f"sha256:{hashlib.sha256(config).hexdigest()}"
-    kept.keep_answers("sglang", id, {"engine": "sglang", "version": "0.5.99"}, where="a test")
-    found = items(inventory.parent / "image", {"images/c.json": config})
-    image = Image(name="registry.example/sglang:v0.5.23", id=id, digest="", config="images/c.json", layers=())
-    request = bundle_of(inventory, found=found, images=(making.with_answers(image),))
+    kept.keep_answers("sglang", ENGINE_IMAGE.id, ANSWERS, where="a test")
+    request = bundle_of(inventory, found=image_files(inventory), images=(making.with_answers(ENGINE_IMAGE),))
     monkeypatch.setenv("XDG_CACHE_HOME", str(inventory.parent / "closed"))
-    assert kept.answers_of("sglang", id) is None
+    assert kept.answers_of("sglang", ENGINE_IMAGE.id) is None
     (service,) = closed(inventory, request=request).cluster.services
     assert service.answers is not None
-    assert (service.answers.version, service.answers.image) == ("0.5.99", id)
+    assert (service.answers.version, service.answers.image) == ("0.5.99", ENGINE_IMAGE.id)
+
+
+def test_an_image_without_answers_is_not_taken_for_an_older_one_of_its_name(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(inventory.parent / "cache"))
+    older = "sha256:" + "e" * 64
+    kept.keep_answers("sglang", older, ANSWERS, where="a test")
+    kept.see(ENGINE_IMAGE.name, older)
+    request = bundle_of(inventory, found=image_files(inventory), images=(making.with_answers(ENGINE_IMAGE),))
+    assert making.with_answers(ENGINE_IMAGE) == ENGINE_IMAGE
+    (service,) = closed(inventory, request=request).cluster.services
+    assert service.answers is None
 
 
 def test_hosts_of_a_bundle_are_accepted_with_the_model_for_it(inventory: Path) -> None:
@@ -141,11 +162,6 @@ def test_hosts_of_a_bundle_are_accepted_with_the_model_for_it(inventory: Path) -
     (service,) = prepared.plan.services
     assert (service.model, service.weights.source) == (ACCEPTANCE_MODEL, "demo")
     assert prepared.checkpoints[None].architecture == "Qwen3ForCausalLM"
-
-
-def test_an_image_that_was_not_asked_travels_without_answers(inventory: Path) -> None:
-    image = Image(name="engine:1", id="sha256:" + "e" * 64, digest="", config="images/e.json", layers=())
-    assert making.with_answers(image) == image
 
 
 def test_an_inventory_may_name_its_bundle(inventory: Path) -> None:

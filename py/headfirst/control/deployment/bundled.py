@@ -22,6 +22,7 @@ from headfirst.control.deployment import bundle_needs
 from headfirst.control.deployment.bundle_needs import unpinned
 from headfirst.control.deployment.hosts import host_systems
 from headfirst.control.deployment.hosts.host_systems import HostSystems
+from headfirst.control.deployment.kept_answers import Images, image_of
 from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
 from headfirst.control.deployment.running.local_work import JobAdvance, run_jobs
 from headfirst.control.deployment.running.options import BundleRequest
@@ -83,10 +84,15 @@ class Bundled:
             services=tuple(self._service(service) for service in cluster.services),
         )
 
-    def keep_answers(self) -> None:
-        """Keep what its images answered where the bundle was made, as if they were asked here."""
-        for image in self.manifest.what.images:
-            kept.take(image.id, image.name, image.answers, where=str(self.bundle.path))
+    def images(self, cluster: Cluster) -> Images:
+        """The engines' images that hosts get; what they answered is kept as if they were asked here."""
+        bundled = {image.name: image for image in self.manifest.what.images}
+        found = {}
+        for service in cluster.services:
+            if image := bundled.get(image_of(service)):
+                kept.take(service.settings.engine, image.id, image.answers, where=str(self.bundle.path))
+                found[service.name] = image.id
+        return found
 
     def checkpoints(self, cluster: Cluster) -> dict[str | None, Checkpoint]:
         """The models by service, as they were when the bundle was made."""

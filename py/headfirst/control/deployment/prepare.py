@@ -74,15 +74,14 @@ def prepare(
 
         bundled = looked_at(bundle, cluster, extra_vars)
         cluster = bundled.applied(cluster)
-        bundled.keep_answers()
     if probe:
         from headfirst.control.deployment.hosts.probe import lacks_facts, probe_hosts
 
         unknown = ports and any(host.cgroup_obstacle is None for host in cluster.nodes)
         if rates or unknown or lacks_facts(cluster):
             cluster = probe_hosts(cluster, extra_vars)
+    expected = bundled.images(cluster) if bundled else {} if probe else seen(cluster)
     present = _images(cluster) if probe else {}
-    expected = seen(cluster) if bundled or not probe else {}  # hosts get the bundle's images
     cluster = with_kept(cluster, {**expected, **{name: id for name, id in present.items() if id}})
     cluster = with_companions(cluster, probe=probe)
     checkpoints = read_models(cluster, bundled.checkpoints(cluster) if bundled else {}, probe=probe)
@@ -111,8 +110,9 @@ def _inventory(
         cluster = cluster.of_service(chosen, *cluster.shared_hosts)
     for name, arguments in engine_args.items():
         cluster = _with(cluster, cluster.service(name), engine_args=list(arguments))
-    for changed in cluster.services if model else ():
-        cluster = _with(cluster, changed, **model, served_model_name=changed.name)
+    if model:
+        for changed in cluster.services:
+            cluster = _with(cluster, changed, **model, served_model_name=changed.name)
     return cluster
 
 

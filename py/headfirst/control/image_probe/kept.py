@@ -46,20 +46,17 @@ def keep_answers(engine: str, image: str, document: Any, *, where: str) -> Answe
 
 def documents(image: str) -> dict[str, Any]:
     """What the image with this ID answered, by the name of the probe, for another controller."""
-    found = {}
-    for engine in engines.names():
-        path = _file(engine, image, "answers")
-        if answers_of(engine, image):
-            found[path.parent.parent.name] = json.loads(path.read_text("utf-8"))
-    return found
+    return {
+        _probe(engine): json.loads(_file(engine, image, "answers").read_text("utf-8"))
+        for engine in engines.names()
+        if answers_of(engine, image)
+    }
 
 
-def take(image: str, name: str, documents: Mapping[str, Any], *, where: str) -> None:
-    """Keep what another controller was answered, of the probes that are this one's, and the image's name."""
-    for engine in engines.names():
-        if document := documents.get(_probe(engine)):
-            keep_answers(engine, image, document, where=where)
-            see(name, image)
+def take(engine: str, image: str, documents: Mapping[str, Any], *, where: str) -> None:
+    """Keep what another controller was answered, if by this probe, where the image was not asked here."""
+    if (document := documents.get(_probe(engine))) and answers_of(engine, image) is None:
+        keep_answers(engine, image, document, where=where)
 
 
 def command(engine: str, image: str, question: Mapping[str, Any]) -> AskedCommand | None:

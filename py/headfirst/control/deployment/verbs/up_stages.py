@@ -85,8 +85,5 @@ def refuse_unfit(plan: Plan) -> None:
     """InputError where a service does not fit into the memory of its GPUs."""
     for service in plan.services:
         if service.unfit:
-            raise InputError(
-                service.unfit,
-                where=service.name,
-                hint=unfit_hint(service.alternatives, service.unfit_role),
-            )
+            hint = unfit_hint(service.alternatives, service.unfit_role)
+            raise InputError(service.unfit, where=service.name, hint=hint)
