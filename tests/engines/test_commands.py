@@ -28,7 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def answered(folder: Path, engine: str, fleet: Fleet) -> list[tuple[Case, dict[str, Any]]]:
     """Each command and what the engine made of it (planned_gpu.answers)."""
     cases = list(planned_commands.cases(planned_commands.one_host(folder), engine, fleet))
-    assert len(cases) >= 100, "the plans themselves are refused"
+    # Models, not commands: where a preset adds nothing to an engine, its command is that of the plan without.
+    assert len({case.model for case in cases}) >= 80, "the plans themselves are refused"
     question = planned_commands.question(fleet, engine, cases, folder)
     answers = engine_sites.run(engine, f"{engine}_driver.py", question)
     return list(zip(cases, answers, strict=True))
