@@ -13,7 +13,11 @@ import os
 import typing as t
 from pathlib import Path
 
-from ansible_collections.headfirst.serving.plugins.module_utils import container_spec, docker_api
+from ansible_collections.headfirst.serving.plugins.module_utils import (
+    compile_cache,
+    container_spec,
+    docker_api,
+)
 
 # Without the SDK connect() ends the module, or check mode goes on without an engine.
 with contextlib.suppress(ImportError):
@@ -57,10 +61,13 @@ def of_engine(module: AnsibleModule, client: t.Optional[DockerClient]) -> Runtim
 
 
 def remove(runtime: Runtime, container: Container, stop_timeout: int) -> None:
-    """Stop and remove a container; nothing starts it again in between."""
+    """Stop and remove a container, and what was compiled for it alone; nothing starts it again in between."""
     runtime.set_restart_policy(container, "no", check=False)
     container.stop(timeout=stop_timeout)
     container.remove(v=True, force=True)
+    if compile_cache.groups(container.attrs):
+        others = container.client.containers.list(all=True, ignore_removed=True)
+        compile_cache.remove(container.attrs, [other.attrs for other in others])
 
 
 def keep_running(runtime: Runtime, container: Container, check: bool) -> bool:

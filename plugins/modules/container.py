@@ -78,6 +78,13 @@ options:
     description: Labels of a new container that are not part of its spec.
     type: dict
     default: {}
+  compile_cache:
+    description: What a new container has of code that was compiled before. It is not part of its spec.
+    type: dict
+    suboptions:
+      name: {description: Name of the folder that is kept., type: str, required: true}
+      environment: {description: Variables of the engine for it., type: dict, required: true}
+      program: {description: "What runs before the command, text by path.", type: dict, required: true}
 attributes:
   check_mode: {support: full, description: Reports what would change.}
   diff_mode: {support: full, description: Shows the spec before and after.}
@@ -110,6 +117,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils import (
+    compile_cache,
     container_runtime,
     container_spec,
     docker_client,
@@ -133,6 +141,7 @@ def main() -> None:
             "stop_timeout": {"type": "int", "default": 30},
             "spec": {"type": "dict", "options": container_spec.SPEC_OPTIONS},
             "labels": {"type": "dict", "default": {}},
+            "compile_cache": {"type": "dict", "options": compile_cache.OPTIONS},
         },
         required_if=[("state", "created", ("spec",))],
         supports_check_mode=True,
@@ -189,7 +198,12 @@ def _created(
     fingerprint = container_spec.fingerprint(canonical)
     old_labels = container.labels if container is not None else {}
     differs = old_labels.get(container_spec.SPEC_LABEL) != fingerprint
+    cache = module.params["compile_cache"]
+    if cache:
+        spec = compile_cache.added(spec, cache, module.params["name"])
     if not module.check_mode:
+        for folder in compile_cache.folders(cache, module.params["name"]) if cache else ():
+            compile_cache.create(folder)
         _write(module, spec["files"])
     if differs and not module.check_mode:
         missing = container_spec.missing_sources(spec, os.path.exists)

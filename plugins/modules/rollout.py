@@ -36,6 +36,10 @@ options:
     description: What the container is, as for M(headfirst.serving.container).
     type: dict
     default: {}
+  compile_cache:
+    description: As for M(headfirst.serving.container), for a new container.
+    type: dict
+    default: {}
   fingerprint:
     description: Its fingerprint, from M(headfirst.serving.container) with C(state=created) in check mode.
     type: str

@@ -36,7 +36,14 @@ _REQUIREMENTS = (
     *(f'{package}; extra == "{name}"' for name, package in EXTRAS.items()),
 )
 # The module_utils of the collection that common/ and node/ import.
-_PLUGINS = ("container_spec.py", "http_probe.py", "readiness.py", "rollout.py", "weight_sources.py")
+_PLUGINS = (
+    "compile_cache.py",
+    "container_spec.py",
+    "http_probe.py",
+    "readiness.py",
+    "rollout.py",
+    "weight_sources.py",
+)
 _WHEEL = b"""Wheel-Version: 1.0
 Generator: headfirst
 Root-Is-Purelib: true

@@ -108,6 +108,8 @@ class HostSteps:
             "headfirst.ranks": str(self._args["ranks"] or 1),
         }
         container = {"name": f"{self._name}.{step.generation}", "spec": self._args["spec"], "labels": labels}
+        if self._args["compile_cache"]:
+            container["compile_cache"] = self._args["compile_cache"]
         try:
             self._do(CONTAINER, state="created", **container)
         except AnsibleActionFail as error:
