@@ -139,6 +139,13 @@ def _add_cluster_commands(add) -> None:  # type: ignore[no-untyped-def]  # argpa
     _add_source(pipeline)
     pipeline.set_defaults(run=commands.run_pipeline)
 
+    compiled = add("compiled", help="what ranks compiled: keep it, say that it is proven, or remove it")
+    compiled.add_argument("action", choices=("take", "prove", "drop", "state"))
+    compiled.add_argument("names", nargs="+", help="`take`: of containers that serve; else folders")
+    compiled.add_argument("--start", default="", help="`take`: the start of all ranks")
+    compiled.add_argument("--image", default="", help="`state`: only what was compiled in this image")
+    compiled.set_defaults(run=commands.run_compiled)
+
     signing_key = add("signing-key", help="print the public key of a transfer's head; makes the key once")
     signing_key.add_argument("file", type=Path, help="holds the private key, mode 0600; stays on the head")
     signing_key.set_defaults(run=commands.run_signing_key)

@@ -12,6 +12,7 @@ from pathlib import Path
 from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER, HUBS
 
 from headfirst.common.errors import HeadfirstError, InputError
+from headfirst.node.weights import compile_cache
 from headfirst.node.weights.convert.conversion import Conversion
 from headfirst.node.weights.convert.convert_folder import convert
 from headfirst.node.weights.fetch.fetching import FetchRequest, fetch
@@ -100,6 +101,19 @@ def run_warm(arguments: Namespace) -> Result:
         f"there was room for {gigabytes(max(0, room))}"
     )
     return {"changed": False, "warmed": warming.size, "size": warming.total, "room": max(0, room)}
+
+
+def run_compiled(arguments: Namespace) -> Result:
+    """Keep what ranks compiled, say of it that it is proven, or remove it."""
+    if arguments.action == "take":
+        folders = [compile_cache.take(name, arguments.start) for name in arguments.names]
+        return {"changed": any(folders), "taken": all(folders)}
+    for folder in map(Path, arguments.names):
+        if arguments.action == "state":
+            print(compile_cache.state(folder, arguments.image))
+        else:
+            (compile_cache.prove if arguments.action == "prove" else compile_cache.drop)(folder)
+    return {"changed": arguments.action != "state"}
 
 
 def run_pipeline(arguments: Namespace) -> Result:
