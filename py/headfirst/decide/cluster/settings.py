@@ -434,10 +434,11 @@ class ServiceSettings(Frozen):
             "Folders of the hosts that are mounted in every rank, such as `/data/templates:/templates:ro`."
         ),
     )
-    engine_cache_dir: Folder | None = Field(
+    engine_cache_dir: Folder | Literal["none"] | None = Field(
         None,
-        description="Folder on every node for what the engine compiles (torch.compile, kernels), kept "
-        "between starts. On storage that the nodes share it is compiled once.",
+        description="Where each node keeps what the engine compiles (torch.compile, kernels) between starts. "
+        "Default: a folder of Headfirst's, which nodes bring to each other, docs/supervisor.md. "
+        "A folder of yours is mounted as it is; `none` keeps nothing.",
     )
     engine_port: HighPort = Field(
         30000, description="The engine's HTTP port on the head; the next free one for further replicas there."
@@ -507,6 +508,11 @@ class ServiceSettings(Frozen):
     def source(self) -> weight_sources.WeightSource:
         """The one that model_source names."""
         return weight_sources.SOURCES[self.model_source]
+
+    @property
+    def own_cache_dir(self) -> str | None:
+        """The user's folder for what the engine compiles; None: Headfirst's, or none."""
+        return None if self.engine_cache_dir == "none" else self.engine_cache_dir
 
     def of_role(self, role: Role) -> ServiceSettings:
         """The settings of the prefill or of the decode replicas alone."""

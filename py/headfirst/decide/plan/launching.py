@@ -27,6 +27,7 @@ from headfirst.decide.hardware.gpus import MIB
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan import overrides, types
+from headfirst.decide.plan.compile_cache import compile_caches
 from headfirst.decide.plan.host import hardware, network, rank_ports
 from headfirst.decide.plan.types import NodeNetwork
 
@@ -115,6 +116,7 @@ class Launching:
         self, replica: Replica, ranks: Sequence[_RankLaunch], container: str, folder: str = ""
     ) -> types.PlannedReplica:
         transfer, divided = ranks[0].request.transfer, self.engine.disaggregation
+        caches = self._compile_caches(ranks) if not folder else [None] * len(ranks)
         return types.PlannedReplica(
             index=replica.index,
             role=replica.role,
@@ -127,9 +129,19 @@ class Launching:
                 *self._transfer_ports(replica),
             ],
             engine_url=replica.url,
-            nodes=[self._node(rank, container, folder) for rank in ranks],
+            nodes=[
+                self._node(rank, container, folder).model_copy(update={"compile_cache": cache})
+                for rank, cache in zip(ranks, caches, strict=True)
+            ],
             secret_env=dict(self.service.secret_env),
         )
+
+    def _compile_caches(self, ranks: Sequence[_RankLaunch]) -> list[types.CompileCache | None]:
+        if self.service.settings.engine_cache_dir is not None:
+            return [None] * len(ranks)
+        gpus = sorted({rank.place.host.gpu or "" for rank in ranks})
+        requests = [rank.request for rank in ranks]
+        return compile_caches(self.engine, requests, self.image, self.checkpoint.id, *gpus)
 
     @property
     def programs(self) -> list[str]:
@@ -221,7 +233,7 @@ class Launching:
             shares_host=replica.dist_port != settings.dist_port,
             listen_address=place.host.address,
             device=settings.engine_device,
-            cache_dir=settings.engine_cache_dir,
+            cache_dir=settings.own_cache_dir,
             task=self.task,
             adapters=self.adapters,
             trust_remote_code=self.remote_code,

@@ -118,7 +118,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         trust_remote_code=trusted.remote_code,
         trust_reason=trusted.reason,
         weights=weights,
-        cache_dir=settings.engine_cache_dir,
+        cache_dir=settings.own_cache_dir,
         readiness=_readiness(service, engine, main.task),
         drain_seconds=settings.drain_timeout,
         config_file=_config_file(service, engine),

@@ -194,8 +194,18 @@ class NodeNetwork(Frozen):
     reasons: list[str]
 
 
+class CompileCache(Frozen):
+    """What a rank compiled, for the next start: `name` of a folder on the host, the engine's variables."""
+
+    name: str
+    environment: dict[str, str]
+
+
 class Node(Frozen):
-    """One node's rank: the container that runs there, to the last flag."""
+    """One node's rank: the container that runs there, to the last flag.
+
+    A new container gets `compile_cache` beside `container`; one that runs keeps what it has.
+    """
 
     host: str
     address: str
@@ -205,6 +215,7 @@ class Node(Frozen):
     # That the rank takes beside those of its replica.
     more_ports: list[int] = Field(default_factory=list, exclude_if=operator.not_)
     container: Container
+    compile_cache: CompileCache | None = Field(default=None, exclude_if=operator.not_)
     docker_run: list[str]
 
 

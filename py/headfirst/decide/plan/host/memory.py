@@ -93,9 +93,7 @@ def plan(service: Service, engine: Engine, memory: KeptMemory, *, ranks: int) ->
 def _folder(service: Service, folder: KeptFolder) -> types.CacheFolder:
     settings = service.settings
     mounts = [[*volume.split(":"), "rw"][:3] for volume in settings.engine_volumes]
-    mounts += (
-        [[settings.engine_cache_dir, settings.engine_cache_dir, "rw"]] if settings.engine_cache_dir else []
-    )
+    mounts += [[settings.own_cache_dir, settings.own_cache_dir, "rw"]] if settings.own_cache_dir else []
     mounts += [["/dev/shm", "/dev/shm", "rw"]]  # noqa: S108 - the host's, as its IPC is
     path = folder.path.rstrip("/") or "/"
     for source, target, mode in mounts:
