@@ -14,9 +14,9 @@ _BY_ROLE = {
     "comm_check": "address backends container link_gbit rank ranks_per_node rdma_gbit rendezvous_port",
     "docker_engine": "http_proxy https_proxy no_proxy",
     "engine": """
-        api_key changed config config_path container drain_timeout generation is_last is_spare log model_name
-        name planned rank ranks readiness ready_timeout replicas secret_env service_ranks standbys supervision
-        supervisor url warm_argv""",
+        api_key changed compile_cache compile_cache_travels config config_path container drain_timeout
+        generation is_last is_spare log model_name name planned rank ranks readiness ready_timeout replicas
+        secret_env service_ranks standbys supervision supervisor url warm_argv""",
     "engine_image": "name programs registry_logins tarball_remote",
     "host_tuning": "firewall_optional hosts monitors peers ranks_slice rendezvous_ports served_ports",
     "monitoring": "containers folders secrets trees",

@@ -36,6 +36,7 @@ from headfirst.control.deployment.running.role_vars.monitoring import (
 )
 from headfirst.control.deployment.running.role_vars.weights import (
     companion_vars,
+    compile_cache_vars,
     service_vars,
     tools_vars,
 )
@@ -86,6 +87,9 @@ _VARIABLES: Mapping[tuple[Scope, str], Callable[..., HostVars]] = {
     ),
     ("replica", "standby.yml"): lambda up, service, replica: (
         standby_vars(up.cluster, service, replica, up.secrets) if up.cluster.spares else {}
+    ),
+    ("replica", "compile_cache.yml"): lambda up, service, replica: compile_cache_vars(
+        up.cluster, service, replica, up.secrets
     ),
     ("service", "prune.yml"): lambda up, service: (
         version_vars(up.cluster.service(service.name)) if len(service.replicas) > 1 else {}

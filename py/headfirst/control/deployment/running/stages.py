@@ -17,7 +17,7 @@ Scope = Literal["cluster", "service", "companion", "replica"]
 # Groups whose stages act on all ranks together, and take no --limit.
 ALL_RANKS = ("weights", "serve")
 # Playbooks that up.yml does not import: other runs have no variables for the hosts of their plays.
-ALONE = ("standby.yml", "prune.yml", "close.yml", "monitoring.yml")
+ALONE = ("standby.yml", "compile_cache.yml", "prune.yml", "close.yml", "monitoring.yml")
 
 
 class Stage(NamedTuple):
@@ -44,6 +44,7 @@ STAGES = (
     Stage("router", "router", "router.yml", "service"),
     Stage("engine", "serve", "serve.yml", "replica"),
     Stage("standby", "serve", "standby.yml", "replica"),
+    Stage("engine", "serve", "compile_cache.yml", "replica"),
     Stage("engine", "serve", "prune.yml", "service"),
     Stage("router", "serve", "deregister.yml", "service"),
     Stage("webui", "webui", "webui.yml", "cluster"),

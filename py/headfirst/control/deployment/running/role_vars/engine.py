@@ -13,9 +13,11 @@ import yaml
 from headfirst.common import container_names as names
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.role_vars import HostVars
+from headfirst.control.deployment.running.role_vars.weights import compile_cache_hosts
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Host, Replica, Service
 from headfirst.decide.containers import blanks
+from headfirst.decide.plan.compile_cache import PROGRAM
 from headfirst.decide.plan.types import Node, PlannedReplica, PlannedService, Readiness, Standby
 
 SUPERVISOR = "/opt/headfirst/venv/bin/headfirst-supervisor"
@@ -43,6 +45,7 @@ def replica_vars(
                 for earlier in service.replicas[: replica.index]
             ],
             "engine_version": version,
+            "engine_compile_cache_travels": bool(compile_cache_hosts(cluster, service, replica)),
             "engine_drain_timeout": service.drain_seconds,
             # What waits beside the ranks must outlive their change.
             "engine_standbys": [{"generation": name} for name in waiting],
@@ -152,6 +155,9 @@ def engine_vars(
         "engine_ranks": len(replica.nodes),
         "engine_name": node.container.name,
         "engine_container": node.container.module_spec(),
+        "engine_compile_cache": node.compile_cache.model_dump() | {"program": PROGRAM}
+        if node.compile_cache
+        else {},
         # Only the ranks that read the file get the key.
         "engine_config": _config(service, secrets) if path in node.container.command else {},
         "engine_config_path": path,
@@ -206,6 +212,7 @@ def _waits(
         "rank": node.rank,
         "ranks": len(standby.replica.nodes),
         "container": rank["engine_container"],
+        "compile_cache": rank["engine_compile_cache"],
         "record": {
             "url": rank["engine_url"],
             "model": rank["engine_model_name"],

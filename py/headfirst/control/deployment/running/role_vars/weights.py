@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils import compile_cache
 from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import (
     EXTRAS,
     FOLDER,
@@ -19,7 +20,7 @@ from headfirst.control.deployment.running.artifacts import Artifacts, image_sour
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.plan.host import outbound
-from headfirst.decide.plan.types import Companion, Plan, PlannedService, WeightsMember
+from headfirst.decide.plan.types import Companion, Plan, PlannedReplica, PlannedService, WeightsMember
 
 
 def tools_vars(cluster: Cluster, plan: Plan, files: Artifacts) -> HostVars:
@@ -62,6 +63,55 @@ def companion_vars(
         | {"weights_hub_token": hub_token(companion.source) if member.fetches else ""}
         for member in service.weights.members
     }
+
+
+def compile_cache_hosts(cluster: Cluster, service: PlannedService, replica: PlannedReplica) -> list[str]:
+    """The hosts that start as this replica does, its own first; [] where there are no others."""
+    own = {node.host: node.compile_cache for node in replica.nodes}
+    nodes = [node.host for other in _alike(service, replica) for node in other.nodes]
+    spares = [host.name for host in cluster.spares] if service.standbys else []
+    hosts = list(dict.fromkeys([*own, *nodes, *spares]))
+    return hosts if all(own.values()) and len(hosts) > len(own) else []
+
+
+def compile_cache_vars(
+    cluster: Cluster, service: PlannedService, replica: PlannedReplica, secrets: Secrets
+) -> HostVars:
+    """Variables per host for `playbooks/compile_cache.yml`: all get what each rank of a replica compiled.
+
+    Of replicas that start alike the first one gives it.
+    """
+    is_first = _alike(service, replica)[0].index == replica.index
+    hosts = compile_cache_hosts(cluster, service, replica) if is_first else []
+    members = {member.host: member for member in service.weights.members}
+    own = [(node.host, node.compile_cache.name) for node in replica.nodes if node.compile_cache]
+    return {
+        host: _weights(cluster, service, members[host], secrets)
+        | {
+            "weights_source": FOLDER.name,
+            "weights_revision": "",
+            "weights_dir": compile_cache.FOLDER,
+            "weights_shared": "stage",
+            "weights_convert_to_bf16": False,
+            "weights_keep_fp8": False,
+            "weights_hidden_layers": 0,
+            "weights_layers": {},
+            "weights_readers": {},
+            "weights_hub_token": "",
+            # The same on all hosts, which do each item together.
+            "compile_caches": [
+                {"name": name, "members": [_address(members[each]) for each in dict.fromkeys([head, *hosts])]}
+                for head, name in own
+            ],
+            "compile_caches_own": [name for head, name in own if head == host],
+        }
+        for host in hosts
+    }
+
+
+def _alike(service: PlannedService, replica: PlannedReplica) -> list[PlannedReplica]:
+    caches = [node.compile_cache for node in replica.nodes]
+    return [other for other in service.replicas if [node.compile_cache for node in other.nodes] == caches]
 
 
 def _node_tools(plan: Plan, host: Host, files: Artifacts) -> dict[str, Any]:
