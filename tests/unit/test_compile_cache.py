@@ -80,23 +80,25 @@ def test_all_hosts_that_start_alike_get_what_each_rank_compiled(tmp_path: Path) 
     cluster, (service,) = prepared.cluster, prepared.plan.services
     first, second = service.replicas
     assert compile_cache_hosts(cluster, service, first) == ["n1", "n2"]
-    of_hosts = compile_cache_vars(cluster, service, first, Secrets())
+    of_hosts = compile_cache_vars(cluster, prepared.plan, service, first, Secrets())
     # Ansible does what differs by host for one host after the other.
     (cache,) = of_hosts["n1"]["compile_caches"]
     assert of_hosts["n2"]["compile_caches"] == [cache] and of_hosts["n2"]["compile_caches_own"] == []
     assert of_hosts["n1"]["compile_caches_own"] == [cache["name"]]
     assert cache["members"] == [of_hosts[host]["weights_address"] for host in ("n1", "n2")]
-    path.write_text(TWO_HOSTS.format(more=SPARE) + "spare_takeover=true\n")
+    path.write_text(TWO_HOSTS.format(more=SPARE))
     prepared = prepare([path], [], probe=False)
     ranks = prepared.plan.services[0].replicas[0]
-    with_spare = compile_cache_vars(prepared.cluster, prepared.plan.services[0], ranks, Secrets())
+    with_spare = compile_cache_vars(
+        prepared.cluster, prepared.plan, prepared.plan.services[0], ranks, Secrets()
+    )
     assert {host: len(variables["compile_caches"]) for host, variables in with_spare.items()} == {
         "n1": 2,
         "n2": 2,
         "n3": 2,
     }
     # The first one gives.
-    assert compile_cache_vars(cluster, service, second, Secrets()) == {}
+    assert compile_cache_vars(cluster, prepared.plan, service, second, Secrets()) == {}
     assert compile_cache_hosts(cluster, planned(tmp_path), planned(tmp_path).replicas[0]) == []
 
 
@@ -258,6 +260,18 @@ def test_a_run_that_ends_at_any_step_leaves_nothing_that_is_used(
     (node.live / "plan.json").write_text("next")
     os.utime(node.live / "plan.json", ns=(10**18, 10**18))
     assert compile_cache.take("e", "s3") == node.kept
+
+
+def test_a_host_without_ranks_keeps_what_is_planned_or_mounted(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    containers = [SimpleNamespace(attrs={"Mounts": [{"Source": f"{node.kept.parent}/b-0"}]})]
+    client = SimpleNamespace(containers=SimpleNamespace(list=lambda **_: containers))
+    monkeypatch.setattr(compile_cache, "docker", SimpleNamespace(from_env=lambda: client))
+    for name in ("a-0", "a-1", "b-1", "c-0"):
+        (node.kept.parent / name).mkdir()
+    compile_cache.prune(["a-0"])
+    assert sorted(path.name for path in node.kept.parent.iterdir()) == ["a-0", "a-1", "b-1", "live"]
 
 
 def test_nothing_and_too_much(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

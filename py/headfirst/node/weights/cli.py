@@ -140,8 +140,10 @@ def _add_cluster_commands(add) -> None:  # type: ignore[no-untyped-def]  # argpa
     pipeline.set_defaults(run=commands.run_pipeline)
 
     compiled = add("compiled", help="what ranks compiled: keep it, say that it is proven, or remove it")
-    compiled.add_argument("action", choices=("take", "prove", "drop", "state"))
-    compiled.add_argument("names", nargs="+", help="`take`: of containers that serve; else folders")
+    compiled.add_argument("action", choices=("take", "prove", "drop", "state", "prune"))
+    compiled.add_argument(
+        "names", nargs="+", help="`take`: of containers that serve; `prune`: what stays; else folders"
+    )
     compiled.add_argument("--start", default="", help="`take`: the start of all ranks")
     compiled.add_argument("--image", default="", help="`state`: only what was compiled in this image")
     compiled.set_defaults(run=commands.run_compiled)

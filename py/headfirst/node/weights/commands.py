@@ -108,6 +108,9 @@ def run_compiled(arguments: Namespace) -> Result:
     if arguments.action == "take":
         folders = [compile_cache.take(name, arguments.start) for name in arguments.names]
         return {"changed": any(folders), "taken": all(folders)}
+    if arguments.action == "prune":
+        compile_cache.prune(arguments.names)
+        return {"changed": False}
     for folder in map(Path, arguments.names):
         if arguments.action == "state":
             print(compile_cache.state(folder, arguments.image))

@@ -13,7 +13,7 @@ import shutil
 import stat
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -86,6 +86,15 @@ def drop(folder: Path) -> None:
     """Have no container use what is kept here, and remove it."""
     for name in (PROVEN, MANIFEST, ARCHIVE):
         (folder / name).unlink(missing_ok=True)
+
+
+def prune(planned: Sequence[str]) -> None:
+    """Remove what is neither planned nor mounted by a container."""
+    mounts = (mount for each in docker.from_env().containers.list(all=True) for mount in each.attrs["Mounts"])
+    kept = {name.rpartition("-")[0] for name in (*planned, *(Path(mount["Source"]).name for mount in mounts))}
+    for folder in Path(FOLDER).glob("*-*"):
+        if folder.name.rpartition("-")[0] not in kept:
+            shutil.rmtree(folder)
 
 
 def state(folder: Path, image: str = "") -> str:

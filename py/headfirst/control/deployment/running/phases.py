@@ -89,7 +89,7 @@ _VARIABLES: Mapping[tuple[Scope, str], Callable[..., HostVars]] = {
         standby_vars(up.cluster, service, replica, up.secrets) if up.cluster.spares else {}
     ),
     ("replica", "compile_cache.yml"): lambda up, service, replica: compile_cache_vars(
-        up.cluster, service, replica, up.secrets
+        up.cluster, up.plan, service, replica, up.secrets
     ),
     ("service", "prune.yml"): lambda up, service: (
         version_vars(up.cluster.service(service.name)) if len(service.replicas) > 1 else {}

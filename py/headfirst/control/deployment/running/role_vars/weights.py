@@ -69,13 +69,12 @@ def compile_cache_hosts(cluster: Cluster, service: PlannedService, replica: Plan
     """The hosts that start as this replica does, its own first; [] where there are no others."""
     own = {node.host: node.compile_cache for node in replica.nodes}
     nodes = [node.host for other in _alike(service, replica) for node in other.nodes]
-    spares = [host.name for host in cluster.spares] if service.standbys else []
-    hosts = list(dict.fromkeys([*own, *nodes, *spares]))
+    hosts = list(dict.fromkeys([*own, *nodes, *(host.name for host in cluster.spares)]))
     return hosts if all(own.values()) and len(hosts) > len(own) else []
 
 
 def compile_cache_vars(
-    cluster: Cluster, service: PlannedService, replica: PlannedReplica, secrets: Secrets
+    cluster: Cluster, plan: Plan, service: PlannedService, replica: PlannedReplica, secrets: Secrets
 ) -> HostVars:
     """Variables per host for `playbooks/compile_cache.yml`: all get what each rank of a replica compiled.
 
@@ -103,6 +102,14 @@ def compile_cache_vars(
                 {"name": name, "members": [_address(members[each]) for each in dict.fromkeys([head, *hosts])]}
                 for head, name in own
             ],
+            "compile_caches_planned": sorted(
+                {
+                    node.compile_cache.name
+                    for each in plan.services
+                    for _, node in each.ranks
+                    if node.compile_cache
+                }
+            ),
             "compile_caches_own": [name for head, name in own if head == host],
         }
         for host in hosts
