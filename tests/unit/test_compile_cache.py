@@ -299,6 +299,16 @@ def test_the_program_runs_the_command_whatever_is_kept(node: Node) -> None:
     assert found == "[]" and why.startswith("What was compiled before is not used: ")
 
 
+def test_a_user_who_cannot_write_there_compiles_in_the_container(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_image, "LIVE", node.live)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setenv("TRITON_CACHE_DIR", f"{node.live}/triton")
+    in_image.prepare()
+    assert "TRITON_CACHE_DIR" not in os.environ and (node.live / "plan.json").is_file()
+
+
 def test_plan_and_role_name_the_same_options() -> None:
     options = {**CompileCache.model_fields, "program": None}
     assert options.keys() == on_nodes.OPTIONS.keys() == CACHE.keys()

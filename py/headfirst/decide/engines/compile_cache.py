@@ -3,7 +3,6 @@
 The folder that the engine writes into is emptied first: what a rank left there that was killed is never used.
 """
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -80,15 +79,22 @@ def without(live: Path) -> None:
         del os.environ[name]
 
 
-if __name__ == "__main__":
-    if os.access(LIVE, os.W_OK) and os.access(LIVE, os.X_OK):
-        empty(LIVE)
-        try:
-            restore(KEPT, LIVE)
-        except (OSError, EOFError, ValueError, tarfile.TarError) as error:
-            print(f"What was compiled before is not used: {error}", file=sys.stderr, flush=True)
-            with contextlib.suppress(OSError):
-                empty(LIVE)
-    else:  # the image has another user than root
+def prepare() -> None:
+    """Have the engine compile into an empty folder, or into one with what was compiled before."""
+    if not os.access(LIVE, os.W_OK | os.X_OK):  # the image has another user than root
         without(LIVE)
+        return
+    try:
+        empty(LIVE)
+        restore(KEPT, LIVE)
+    except (OSError, EOFError, ValueError, tarfile.TarError) as error:
+        print(f"What was compiled before is not used: {error}", file=sys.stderr, flush=True)
+        try:
+            empty(LIVE)
+        except OSError:
+            without(LIVE)
+
+
+if __name__ == "__main__":
+    prepare()
     os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606 - the engine's command
