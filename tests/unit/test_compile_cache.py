@@ -309,6 +309,19 @@ def test_a_user_who_cannot_write_there_compiles_in_the_container(
     assert "TRITON_CACHE_DIR" not in os.environ and (node.live / "plan.json").is_file()
 
 
+def test_kernels_that_the_image_has_are_found(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("FLASHINFER_WORKSPACE_BASE", "TRITON_CACHE_DIR")
+    monkeypatch.setattr(in_image, "LIVE", node.live)
+    monkeypatch.setenv("HOME", str(node.kept))
+    for name in names:
+        monkeypatch.setenv(name, f"{node.live}/x")
+    in_image.prepare()
+    assert [name in os.environ for name in names] == [True, True]
+    (node.kept / ".cache/flashinfer").mkdir(parents=True)
+    in_image.prepare()
+    assert [name in os.environ for name in names] == [False, True]
+
+
 def test_plan_and_role_name_the_same_options() -> None:
     options = {**CompileCache.model_fields, "program": None}
     assert options.keys() == on_nodes.OPTIONS.keys() == CACHE.keys()

@@ -73,14 +73,17 @@ def restore(kept: Path, live: Path) -> None:
         raise ValueError(f"{ARCHIVE} is not what was proven")
 
 
-def without(live: Path) -> None:
-    """Leave the caches to the container itself."""
-    for name in [name for name, value in os.environ.items() if value.startswith(f"{live}/")]:
-        del os.environ[name]
+def without(live: Path, beginning: str = "") -> None:
+    """Leave the caches to the container itself; `beginning`: of the names of their variables."""
+    for name, value in dict(os.environ).items():
+        if value.startswith(f"{live}/") and name.startswith(beginning):
+            del os.environ[name]
 
 
 def prepare() -> None:
     """Have the engine compile into an empty folder, or into one with what was compiled before."""
+    if (Path.home() / ".cache" / "flashinfer").is_dir():  # of the image: kernels that would be downloaded
+        without(LIVE, "FLASHINFER_")
     if not os.access(LIVE, os.W_OK | os.X_OK):  # the image has another user than root
         without(LIVE)
         return
