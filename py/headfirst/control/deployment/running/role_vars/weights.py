@@ -22,6 +22,15 @@ from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.plan.host import outbound
 from headfirst.decide.plan.types import Companion, Plan, PlannedReplica, PlannedService, WeightsMember
 
+# What is brought as it is, all of it to every host.
+_WHOLE = {
+    "weights_shared": "stage",
+    "weights_convert_to_bf16": False,
+    "weights_keep_fp8": False,
+    "weights_hidden_layers": 0,
+    "weights_layers": {},
+}
+
 
 def tools_vars(cluster: Cluster, plan: Plan, files: Artifacts) -> HostVars:
     """Variables per host for the stage `tools`."""
@@ -50,12 +59,8 @@ def companion_vars(
         "weights_source": companion.source,
         "weights_revision": companion.revision or "",
         "weights_dir": folder,
-        "weights_shared": "stage",
         "weights_name": name,
-        "weights_convert_to_bf16": False,
-        "weights_keep_fp8": False,
-        "weights_hidden_layers": 0,  # every host needs all of it
-        "weights_layers": {},
+        **_WHOLE,
     }
     return {
         member.host: _weights(cluster, service, member, secrets)
@@ -84,32 +89,23 @@ def compile_cache_vars(
     hosts = compile_cache_hosts(cluster, service, replica) if is_first else []
     members = {member.host: member for member in service.weights.members}
     own = [(node.host, node.compile_cache.name) for node in replica.nodes if node.compile_cache]
+    ranks = (node for each in plan.services for _, node in each.ranks)
+    planned = sorted({node.compile_cache.name for node in ranks if node.compile_cache})
     return {
         host: _weights(cluster, service, members[host], secrets)
         | {
             "weights_source": FOLDER.name,
             "weights_revision": "",
             "weights_dir": compile_cache.FOLDER,
-            "weights_shared": "stage",
-            "weights_convert_to_bf16": False,
-            "weights_keep_fp8": False,
-            "weights_hidden_layers": 0,
-            "weights_layers": {},
             "weights_readers": {},
             "weights_hub_token": "",
+            **_WHOLE,
             # The same on all hosts, which do each item together.
             "compile_caches": [
                 {"name": name, "members": [_address(members[each]) for each in dict.fromkeys([head, *hosts])]}
                 for head, name in own
             ],
-            "compile_caches_planned": sorted(
-                {
-                    node.compile_cache.name
-                    for each in plan.services
-                    for _, node in each.ranks
-                    if node.compile_cache
-                }
-            ),
+            "compile_caches_planned": planned,
             "compile_caches_own": [name for head, name in own if head == host],
         }
         for host in hosts
