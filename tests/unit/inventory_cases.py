@@ -143,7 +143,8 @@ READ: dict[str, Read] = {
         {"head.login.user": "ops", "worker.0.login.user": "ops"},
     ),
     "a page of its own": Read(
-        ini(TWO + "[webui]\nchat ansible_host=192.0.2.20\n"), {"webui.name": "chat", "ranks": ["n1", "n2"]}
+        ini(TWO + "[webui]\nchat ansible_host=192.0.2.20\n"),
+        {"webui.name": "chat", "ranks": ["n1", "n2"], "hosts": ["n1", "n2", "chat"]},
     ),
     "the page on a worker": Read(ini(TWO + "[webui]\nn2\n"), {"webui.name": "n2"}),
     "other hosts and groups": Read(
@@ -266,6 +267,10 @@ READ: dict[str, Read] = {
         "ansible_ssh_common_args='-o ProxyJump=ops@bastion'",
         login__more_options=("-o", "ProxyJump=ops@bastion"),
     ),
+    "several options": host_is(
+        "ansible_ssh_common_args='-o IdentitiesOnly=yes -o UserKnownHostsFile=/k'",
+        login__more_options=("-o", "IdentitiesOnly=yes", "-o", "UserKnownHostsFile=/k"),
+    ),
     "a jump host, -J": host_is("ansible_ssh_extra_args='-J bastion'", login__more_options=("-J", "bastion")),
     "a proxy command": host_is(
         "ansible_ssh_common_args='-o ProxyCommand=\"ssh -W %h:%p bastion\"'",
@@ -338,6 +343,7 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "port too large": ("ansible_port=65536", "is not a port number", "1 to 65535"),
     "port zero": ("ansible_ssh_port=0", "is not a port number", "1 to 65535"),
     "port negative": ("ansible_port=-22", "is not a port number", ""),
+    "engine port too large": ("engine_port=99999", "less than or equal to 65535", ""),
     "engine port privileged": ("engine_port=80", "greater than or equal to 1024", "engine_port"),
     "rendezvous privileged": ("dist_port=443", "greater than or equal to 1024", ""),
     "rendezvous on the engine": ("dist_port=30000", "dist_port have the same port 30000", "free port"),
@@ -349,6 +355,12 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "memory without a unit": ("shm_size=32", "less than 1m", ""),
     "memory in GB": ("shm_size=32GB", "write 32g", ""),
     "memory in words": ("shm_size=lots", "such as 32g", ""),
+    "memory of a GPU without a unit": ("gpu_memory=94", "less than 1m", ""),
+    "memory of a GPU in GB": ("gpu_memory=94GB", "write 94g", ""),
+    "memory of a GPU in words": ("gpu_memory=much", "such as 32g", ""),
+    "a GPU's capability in words": ("gpu_capability=hopper", "pattern", ""),
+    "a GPU's capability without a point": ("gpu_capability=90", "pattern", ""),
+    "ranks in words": ("tensor_parallel=zero", "valid integer", ""),
     "no rank a stage": ("tensor_parallel=0", "greater than or equal to 1", "tensor_parallel"),
     "no stage": ("pipeline_parallel=0", "greater than or equal to 1", "pipeline_parallel"),
     "GPUs by the engine's environment": (
@@ -395,7 +407,7 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
         "headfirst_NAME",
     ),
     "a truth value": ("keep_fp8=perhaps", "true or false", ""),
-    "no value in a pair": ("engine_env=A", "NAME=VALUE", ""),
+    "no value in a pair": ("engine_env=A", "'A' is not of the form NAME=VALUE", ""),
     "quotes not closed": ("engine_args=--a 'b", "no closing quotation", "engine_args"),
     "quotes of ssh not closed": ("ansible_ssh_common_args=-o 'x", "options of ssh", "Close the quotes"),
     "an undefined name": ("weights_dir={{ no_such }}/m", "'no_such' is undefined", "Define"),
@@ -409,6 +421,12 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     # Names.
     "engine_prot": ("engine_prot=1", "unknown variable engine_prot", "engine_port"),
     "modle": ("modle=x", "unknown variable modle", "Did you mean model?"),
+    "nick": ("nick=1", "unknown variable nick", "Did you mean nic?"),
+    "a role's variable, misspelled": (
+        "docker_engine_data_rot=1",
+        "unknown variable docker_engine_data_rot",
+        "Did you mean docker_engine_data_root?",
+    ),
     "tp": ("tp=8", "unknown variable tp", "tensor_parallel"),
     "ssh_user": ("ssh_user=root", "unknown variable ssh_user", "ansible_user"),
     "num_gpus": ("num_gpus=8", "unknown variable num_gpus", "gpus"),
@@ -515,6 +533,9 @@ REFUSED: dict[str, Refused] = {
     "broken group_vars": Refused(
         {**ini(ONE), "group_vars/all.yml": "a: [\nb: c\n"}, "YAML", "group_vars/all.yml:3"
     ),
+    "misspelled in group_vars": Refused(
+        {**ini(ONE), "group_vars/all.yml": "---\nengine_prot: 1\n"}, "engine_prot", "group_vars/all.yml:2"
+    ),
     "a byte order mark": Refused(
         {"hosts.ini": b"\xef\xbb\xbf" + ONE.encode()}, "byte order mark", "hosts.ini:1", "without BOM"
     ),
@@ -549,6 +570,7 @@ REFUSED: dict[str, Refused] = {
     "a name that does not resolve": Refused(
         ini("[head]\nnode1.invalid\n"), "does not resolve", "hosts.ini:2", "address=192.0.2.11"
     ),
+    "a name without an address": Refused(ini("[head]\nn1\n"), "n1 has no address", "hosts.ini:2"),
     "a name of this machine": Refused(
         ini("[head]\nn1 ansible_host=localhost ansible_port=2222\n"),
         "neither other nodes nor clients",

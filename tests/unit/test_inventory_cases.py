@@ -15,8 +15,8 @@ from inventory_server import lay_out
 
 
 def found(cluster: Cluster, path: str) -> Any:
-    if path == "ranks":
-        return [host.name for host in cluster.ranks]
+    if path in ("ranks", "hosts"):
+        return [host.name for host in getattr(cluster, path)]
     if path == "notes":
         return len(cluster.notes)
     if path == "served":
@@ -46,6 +46,7 @@ def test_is_refused(case: Refused, tmp_path: Path) -> None:
     assert str(error.where).endswith(case.where)
     assert case.hint in str(error.hint)
     assert error.hint
+    assert error.exit_code == 2
     assert "hunter2" not in str(error)
 
 
