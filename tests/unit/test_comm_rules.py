@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.comm_rules import findings, report
 
 GBIT = 1e9 / 8
@@ -119,9 +120,19 @@ def test_a_service_on_the_rendezvous_port_proves_the_way_to_it() -> None:
     assert not findings(hosts)
 
 
-def test_a_stranger_on_an_open_port_is_no_proof() -> None:
-    [found] = findings(met(node2_node1_5000="stranger"))
-    assert "something else answers" in found["what"]
+def test_what_each_finding_states() -> None:
+    [stranger] = findings(met(node2_node1_5000="stranger"))
+    assert "something else answers" in stranger["what"]
+    [sums] = findings(ran(row(2**20, 6, wrong=3)))
+    assert (sums["id"], sums["severity"]) == ("comm-sums", "error")
+    assert "3 of 262144 sums" in sums["what"]
+    [large] = findings(ran(row(512, 0.001), errors={"node1": {"message": "timed out"}}))
+    assert "MTU" in large["fix"]
+    hosts = ran(row(2**20, 6))
+    hosts["node2"]["run"] = {"msg": "all-reduce ended with 125: could not select device driver"}
+    [container] = findings(hosts)
+    assert container["host"] == "node2"
+    assert "could not select device driver" in container["what"]
 
 
 def test_a_high_port_that_is_in_use_is_passed_over() -> None:
@@ -137,20 +148,27 @@ def test_no_port_at_all_is_said() -> None:
     assert ids(hosts) == ["comm-ports"]
 
 
-def test_gloo_is_not_expected_to_fill_fast_links() -> None:
-    assert report(ran(row(2**30, 6)))["runs"][0]["link_gbit"] == 10
-    assert not ids(ran(row(2**30, 6)))
-    assert ids(ran(row(2**30, 0.4))) == ["comm-slow"]
+def nccl(gbit: float, log: list[str], *, rdma: float = 800.0) -> Hosts:
+    return ran(row(2**30, gbit), backend="nccl", log=log, rdma=rdma)
 
 
-def test_small_sizes_say_nothing_of_the_link() -> None:
-    assert not ids(ran(row(4096, 0.01)))
-
-
-def test_wrong_sums_are_an_error() -> None:
-    [found] = findings(ran(row(2**20, 6, wrong=3)))
-    assert (found["id"], found["severity"]) == ("comm-sums", "error")
-    assert "3 of 262144 sums" in found["what"]
+@pytest.mark.parametrize(
+    ("hosts", "link_gbit", "told"),
+    [
+        # Gloo is not expected to fill fast links, and small sizes say nothing of the link.
+        (ran(row(2**30, 6)), 10, []),
+        (ran(row(2**30, 0.4)), 10, ["comm-slow"]),
+        (ran(row(4096, 0.01)), 10, []),
+        (nccl(700, HEAD_LOG), 800, []),
+        (nccl(240, HEAD_LOG), 800, ["comm-slow"]),
+        (nccl(20, SOCKET_LOG), 25, ["comm-rdma-unused"] * 2),
+        (nccl(20, SOCKET_LOG, rdma=0.0), 25, []),
+        (nccl(700, INDIRECT_LOG), 800, ["comm-gdr"] * 2),
+    ],
+)
+def test_a_rate_is_held_against_the_links(hosts: Hosts, link_gbit: float, told: list[str]) -> None:
+    assert report(hosts)["runs"][0]["link_gbit"] == link_gbit
+    assert ids(hosts) == told
 
 
 def test_the_first_error_decides_and_the_others_follow() -> None:
@@ -159,34 +177,3 @@ def test_the_first_error_decides_and_the_others_follow() -> None:
     assert (found["id"], found["host"]) == ("comm-failed", "node2")
     assert "while gloo 4 KiB: no device" in found["what"]
     assert "Then node1: Connection closed by peer." in found["why"]
-
-
-def test_large_messages_that_never_come_point_to_the_mtu() -> None:
-    [found] = findings(ran(row(512, 0.001), errors={"node1": {"message": "timed out"}}))
-    assert "MTU" in found["fix"]
-
-
-def test_a_container_that_did_not_start() -> None:
-    hosts = ran(row(2**20, 6))
-    hosts["node2"]["run"] = {"msg": "all-reduce ended with 125: could not select device driver"}
-    [found] = findings(hosts)
-    assert found["host"] == "node2"
-    assert "could not select device driver" in found["what"]
-
-
-def test_nccl_over_rdma_is_held_against_the_rdma_links() -> None:
-    hosts = ran(row(2**30, 700), backend="nccl", log=HEAD_LOG, rdma=800.0)
-    assert report(hosts)["runs"][0]["link_gbit"] == 800
-    assert not ids(hosts)
-    assert ids(ran(row(2**30, 240), backend="nccl", log=HEAD_LOG, rdma=800.0)) == ["comm-slow"]
-
-
-def test_rdma_that_is_not_used() -> None:
-    hosts = ran(row(2**30, 20), backend="nccl", log=SOCKET_LOG, rdma=800.0)
-    assert report(hosts)["runs"][0]["link_gbit"] == 25
-    assert ids(hosts) == ["comm-rdma-unused"] * 2
-    assert not ids(ran(row(2**30, 20), backend="nccl", log=SOCKET_LOG))
-
-
-def test_rdma_without_gpu_direct() -> None:
-    assert ids(ran(row(2**30, 700), backend="nccl", log=INDIRECT_LOG, rdma=800.0)) == ["comm-gdr"] * 2

@@ -41,21 +41,14 @@ def test_cards_that_no_driver_has_taken(tmp_path: Path) -> None:
 
 def test_nothing_is_left_where_all_is_there(tmp_path: Path) -> None:
     names = ("ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib", "nvidia_peermem")
-    found = look(
-        tmp_path,
-        "pcie-a100",
-        files={**loaded(*names), rdma.PERSISTENT: "\n".join(names)},
-        commands=installed("rdma-core", "ibverbs-providers"),
-    )
+    packages = installed("rdma-core", "ibverbs-providers")
+    files = {**loaded(*names), rdma.PERSISTENT: "\n".join(names)}
+    found = look(tmp_path / "all", "pcie-a100", files=files, commands=packages)
     assert (found["todo"], found["problems"]) == ([], [])
     assert found["ports"] == ["mlx5_0/1: ACTIVE, Ethernet, 100 Gbit/s"]
     assert found["notes"] == ["GPUDirect: by nvidia_peermem."]
-
-
-def test_modules_that_only_the_next_boot_would_lack(tmp_path: Path) -> None:
-    found = look(
-        tmp_path, "pcie-a100", files=loaded("ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib", "nvidia_peermem")
-    )
+    # What only the next boot would lack is left.
+    found = look(tmp_path / "loaded", "pcie-a100", files=loaded(*names))
     assert found["todo"] == ["packages", "modules", "peer_memory"]
 
 
@@ -67,18 +60,12 @@ def test_modules_that_are_built_in_count_as_loaded(tmp_path: Path) -> None:
     assert rdma.modules(source) == {"ib_uverbs", "mlx5_ib"}
 
 
-def test_an_ofed_that_is_there_is_kept(tmp_path: Path) -> None:
-    assert "packages" not in look(tmp_path, "pcie-a100", commands=installed("ofed-scripts"))["todo"]
-
-
-def test_the_open_driver_needs_no_module(tmp_path: Path) -> None:
-    found = look(tmp_path, "hgx-h100-infiniband")
+def test_what_is_there_is_kept(tmp_path: Path) -> None:
+    assert "packages" not in look(tmp_path / "a", "pcie-a100", commands=installed("ofed-scripts"))["todo"]
+    assert "GPUDirect is off" in look(tmp_path / "b", "pcie-a100", files=loaded("ib_uverbs"))["notes"][0]
+    found = look(tmp_path / "c", "hgx-h100-infiniband")
     assert not found["peer_memory"]
     assert found["notes"] == ["GPUDirect: by DMA-BUF, as the NVIDIA driver is the open one."]
-
-
-def test_a_kernel_without_peer_memory_is_told_of(tmp_path: Path) -> None:
-    assert "GPUDirect is off" in look(tmp_path, "pcie-a100", files=loaded("ib_uverbs"))["notes"][0]
 
 
 @pytest.mark.parametrize(
@@ -114,20 +101,14 @@ def test_named_devices_must_be_active_or_else_any(tmp_path: Path) -> None:
     assert "No port of mlx5_1 is active" in any_of_them["notes"][-1]
     some = look(tmp_path / "some", "hgx-h100-infiniband", ("mlx5_0", "mlx5_3"), files=down)
     assert not some["problems"]
-
-
-def test_a_device_that_is_not_there(tmp_path: Path) -> None:
-    (problem,) = look(tmp_path, "pcie-a100", ("mlx5_9",))["problems"]
+    (problem,) = look(tmp_path / "missing", "pcie-a100", ("mlx5_9",))["problems"]
     assert problem == "There is no RDMA device mlx5_9; there are: mlx5_0."
 
 
 def test_a_running_module_of_another_ofed_needs_a_reboot(tmp_path: Path) -> None:
-    version, ask = "/sys/module/mlx5_core/version", "modinfo -F version mlx5_core"
-    same = look(tmp_path / "a", "pcie-a100", files={version: "25.10"}, commands={ask: "25.10\n"})
-    other = look(tmp_path / "b", "pcie-a100", files={version: "24.10"}, commands={ask: "25.10\n"})
+    version, commands = "/sys/module/mlx5_core/version", {"modinfo -F version mlx5_core": "25.10\n"}
+    same = look(tmp_path / "a", "pcie-a100", files={version: "25.10"}, commands=commands)
+    other = look(tmp_path / "b", "pcie-a100", files={version: "24.10"}, commands=commands)
     assert not same["reboot"]
     assert other["reboot"] == "The running mlx5_core is 24.10, the installed one 25.10."
-
-
-def test_a_card_whose_module_is_not_loaded_yet_needs_none(tmp_path: Path) -> None:
-    assert not look(tmp_path, "pcie-a100", commands={"modinfo -F version mlx5_core": "25.10\n"})["reboot"]
+    assert not look(tmp_path / "c", "pcie-a100", commands=commands)["reboot"], "it is not loaded yet"

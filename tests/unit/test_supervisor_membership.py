@@ -82,16 +82,11 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network
         yield Network(tmp_path, stack)
 
 
-def test_a_host_that_all_others_refuse_has_left(network: Network) -> None:
+def test_a_host_has_left_where_all_others_refuse_it(network: Network) -> None:
+    """One still accepts it in the moments in which the members get their new lists."""
     for address in (B, C):
         network.member(address, [B, C, D])
     assert network.has_left(B, C) is True
-
-
-def test_a_host_that_one_other_accepts_has_not_left(network: Network) -> None:
-    """In the moments in which the members get their new lists."""
-    for address in (B, C):
-        network.member(address, [B, C, D])
     network.member(D, [OWN, B, C, D])
     assert network.has_left(B, C, D) is False
 
@@ -106,21 +101,13 @@ def test_a_host_that_half_of_the_others_refuse_goes_on(network: Network) -> None
     assert network.has_left(B, C, D, *SILENT) is None
 
 
-def test_a_host_that_reaches_nobody_goes_on(network: Network) -> None:
+def test_a_host_that_reaches_no_member_goes_on(network: Network) -> None:
     network.member(D, [])
     assert network.has_left(B, C) is None
-
-
-def test_a_program_without_the_secret_at_the_address_of_an_absent_member_ends_nothing(
-    network: Network,
-) -> None:
-    network.program(B, lambda _: UNPROVEN)
-    assert network.has_left(B) is None
-
-
-def test_a_member_that_another_cluster_took_ends_nothing(network: Network) -> None:
     network.member(B, [B, C], OTHER)
-    assert network.has_left(B) is None
+    assert network.has_left(B) is None, "another cluster has taken it"
+    network.program(C, lambda _: UNPROVEN)
+    assert network.has_left(C) is None, "a program at its address has no secret"
 
 
 def test_a_refusal_that_was_recorded_ends_nothing(network: Network) -> None:
