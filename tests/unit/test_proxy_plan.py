@@ -67,6 +67,24 @@ def test_without_the_settings_nothing_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("setting", "what"),
+    [
+        ("tls_names=LLM.example.org", "tls_names"),
+        ("tls_names=*.example.org", "tls_names"),
+        ("tls_names=-a", "tls_names"),
+        ("tls_names=a/b", "tls_names"),
+        ("tls_names=a..b", "tls_names"),
+        (f"proxy_port={PAGE_PORT}", "proxy_port"),
+    ],
+)
+def test_a_name_of_no_certificate_and_a_port_of_another_server_are_refused(
+    tmp_path: Path, setting: str, what: str
+) -> None:
+    with pytest.raises(InputError, match=what):
+        made(tmp_path, f"{ONE}tls=local-ca\n{setting}")
+
+
+@pytest.mark.parametrize(
     ("settings", "url"),
     [
         ("tls=local-ca", "https://192.0.2.7"),
@@ -168,17 +186,6 @@ def test_a_router_without_a_proxy_is_noted_where_a_task_has_paths_outside_v1(tmp
     assert "paths" not in plan.proxy.services[0].model_dump()
 
 
-@pytest.mark.parametrize("names", ["LLM.example.org", "*.example.org", "-a", "a/b", "a..b"])
-def test_a_name_that_no_certificate_can_have_is_refused(tmp_path: Path, names: str) -> None:
-    with pytest.raises(InputError):
-        made(tmp_path, ONE + f"tls=local-ca\ntls_names={names}")
-
-
-def test_two_servers_at_one_port_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="proxy_port"):
-        made(tmp_path, ONE + f"tls=local-ca\nproxy_port={PAGE_PORT}")
-
-
 def test_the_certificate_is_kept_with_the_secrets(tmp_path: Path) -> None:
     cluster, _ = made(tmp_path, ONE + "tls=local-ca")
     first = with_certificate(cluster, Secrets()).secrets
@@ -214,56 +221,39 @@ def test_files_of_the_controller_are_presented_with_their_chain(tmp_path: Path) 
     assert "PRIVATE" not in repr(presented)
 
 
-def test_a_pattern_covers_one_part_of_a_name(tmp_path: Path) -> None:
-    write_files(tmp_path, ["*.example.org"])
+def refusal(folder: Path, match: str | None = None, more: str = "") -> InputError:
+    with pytest.raises(InputError, match=match) as error:
+        certificate_of(with_files(folder, more), Secrets())
+    return error.value
+
+
+def test_a_certificate_that_clients_would_not_accept_is_refused(tmp_path: Path) -> None:
+    write_files(tmp_path, ["*.example.org"])  # a pattern covers one part of a name
     assert certificate_of(with_files(tmp_path, "tls_names=llm.example.org"), Secrets()).ends
-    with pytest.raises(InputError, match=r"not for a\.b\.example\.org"):
-        certificate_of(with_files(tmp_path, "tls_names=a.b.example.org"), Secrets())
-
-
-def test_a_certificate_for_another_name_is_refused_with_the_setting(tmp_path: Path) -> None:
+    refusal(tmp_path, r"not for a\.b\.example\.org", "tls_names=a.b.example.org")
     write_files(tmp_path, ["llm.example.org"])
-    with pytest.raises(InputError, match=r"not for 192\.0\.2\.7, but for llm\.example\.org") as error:
-        certificate_of(with_files(tmp_path), Secrets())
-    assert "tls_names=llm.example.org" in str(error.value.hint)
-
-
-def test_a_certificate_that_ended_is_refused(tmp_path: Path) -> None:
+    error = refusal(tmp_path, r"not for 192\.0\.2\.7, but for llm\.example\.org")
+    assert "tls_names=llm.example.org" in str(error.hint)
     write_files(tmp_path, ["192.0.2.7"], days=-1)
-    with pytest.raises(InputError, match="ended on"):
-        certificate_of(with_files(tmp_path), Secrets())
+    refusal(tmp_path, "ended on")
 
 
-def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
-    write_files(tmp_path, ["192.0.2.7"])
-    (tmp_path / "key.pem").write_text(local_ca.new_authority("x", ["192.0.2.7"]).shared.key)
-    with pytest.raises(InputError, match="the key is not that of"):
-        certificate_of(with_files(tmp_path), Secrets())
+def test_a_key_of_another_certificate_or_with_a_password_is_refused(tmp_path: Path) -> None:
+    _, path = write_files(tmp_path, ["192.0.2.7"])
+    key = load_pem_private_key(path.read_bytes(), None)
+    path.write_text(local_ca.new_authority("x", ["192.0.2.7"]).shared.key)
+    refusal(tmp_path, "the key is not that of")
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
+    refusal(tmp_path, "without a password")
+    (tmp_path / "mine.ini").write_text(ONE + "tls=files\n")
+    with pytest.raises(InputError, match="needs tls_certificate"):
+        certificate_of(load([tmp_path / "mine.ini"]), Secrets())
 
 
 @pytest.mark.parametrize("file", ["chain.pem", "key.pem"])
 def test_files_that_are_no_pem_or_missing_are_named(tmp_path: Path, file: str) -> None:
     write_files(tmp_path, ["192.0.2.7"])
     (tmp_path / file).write_text("no PEM")
-    with pytest.raises(InputError) as error:
-        certificate_of(with_files(tmp_path), Secrets())
-    assert str(tmp_path / file) in str(error.value.where)
+    assert str(tmp_path / file) in str(refusal(tmp_path).where)
     (tmp_path / file).unlink()
-    with pytest.raises(InputError, match="No such file"):
-        certificate_of(with_files(tmp_path), Secrets())
-
-
-def test_the_setting_that_is_missing_is_named(tmp_path: Path) -> None:
-    (tmp_path / "mine.ini").write_text(ONE + "tls=files\n")
-    with pytest.raises(InputError, match="needs tls_certificate"):
-        certificate_of(load([tmp_path / "mine.ini"]), Secrets())
-
-
-def test_a_key_with_a_password_is_refused(tmp_path: Path) -> None:
-    write_files(tmp_path, ["192.0.2.7"])
-
-    key = load_pem_private_key((tmp_path / "key.pem").read_bytes(), None)
-    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
-    (tmp_path / "key.pem").write_bytes(locked)
-    with pytest.raises(InputError, match="without a password"):
-        certificate_of(with_files(tmp_path), Secrets())
+    refusal(tmp_path, "No such file")

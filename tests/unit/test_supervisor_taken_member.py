@@ -187,30 +187,23 @@ def test_a_name_is_no_regular_expression_for_docker(victim: Victim) -> None:
     assert victim.docker.stopped == []
 
 
-def test_of_a_container_that_is_no_rank_nothing_is_read(victim: Victim) -> None:
+def test_of_a_container_that_is_no_rank_nothing_is_read_and_no_name_is_kept(victim: Victim) -> None:
     victim.docker.add("database", running=True)
     assert victim.asked(WORKER, "look", "database") == Seen()
+    for number in range(50):
+        victim.asked(WORKER, "look", f"engine-{number}")
+    assert len(victim.node._locks) <= 1, "one may not have left its thread"
 
 
-def test_only_the_head_of_a_replica_reads_the_log_of_its_rank(victim: Victim) -> None:
-    victim.write(NAME, GENERATION, record(worked_at=1.0))
+def test_only_the_head_of_a_replica_that_has_served_reads_the_log_of_its_rank(victim: Victim) -> None:
     victim.docker.add(NAME, GENERATION, running=True)
+    victim.write(NAME, GENERATION, record())
+    assert victim.asked(HEAD, "log").log == ()
+    victim.write(NAME, GENERATION, record(worked_at=1.0))
     assert victim.asked(HEAD, "log").log == (f"the log of {NAME}",)
     for member, generation in ((WORKER, GENERATION), (SPARE, GENERATION), (HEAD, "ba9876543210")):
         refused = victim.asked(member, "log", generation=generation)
         assert refused.problem and not refused.log
-
-
-def test_of_a_rank_that_has_not_served_nobody_reads_the_log(victim: Victim) -> None:
-    victim.write(NAME, GENERATION, record())
-    victim.docker.add(NAME, GENERATION, running=True)
-    assert victim.asked(HEAD, "log").log == ()
-
-
-def test_names_that_are_sent_once_stay_nowhere(victim: Victim) -> None:
-    for number in range(50):
-        victim.asked(WORKER, "look", f"engine-{number}")
-    assert len(victim.node._locks) <= 1, "one may not have left its thread"
 
 
 class Replica:
@@ -252,15 +245,15 @@ def replica(victim: Victim, tmp_path: Path) -> Iterator[Replica]:
 
 
 def test_a_taken_spare_does_not_stop_a_replica_that_serves(replica: Replica) -> None:
+    """Without a preparation it is not even asked."""
+    assert replica.asked("activate") == "it has not agreed to it"
+    replica.engine.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        replica.engine.accept()
+    assert replica.asked("prepare") == f"the replica answers at {replica.url}", "without a supervisor"
+    assert replica.asked("activate") and replica.is_untouched
     replica.answers(WORKER, GENERATION)
-    assert replica.asked("activate")
     assert replica.asked("prepare") == f"{WORKER} answers {VICTIM}"
-    assert replica.asked("activate")
-    assert replica.is_untouched
-
-
-def test_a_taken_spare_does_not_stop_an_engine_that_answers_without_a_supervisor(replica: Replica) -> None:
-    assert replica.asked("prepare") == f"the replica answers at {replica.url}"
     assert replica.asked("activate") and replica.is_untouched
 
 
@@ -283,17 +276,15 @@ def test_a_replica_that_is_held_is_not_taken_over(replica: Replica) -> None:
     assert replica.is_untouched
 
 
-def test_nothing_is_activated_that_was_not_prepared(replica: Replica) -> None:
-    """Nor is the replica asked then."""
-    assert replica.asked("activate") == "it has not agreed to it"
-    replica.engine.setblocking(False)
-    with pytest.raises(BlockingIOError):
-        replica.engine.accept()
-    assert replica.is_untouched
-
-
-def test_a_spare_takes_over_what_was_prepared(replica: Replica) -> None:
+def test_a_spare_takes_over_what_was_prepared_for_as_long_as_that_was_agreed(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
     replica.engine.close()
+    assert replica.asked("prepare") == ""
+    later = host_state.uptime() + takeover._LASTS_S + 1
+    with monkeypatch.context() as patch:
+        patch.setattr(host_state, "uptime", lambda: later)
+        assert replica.asked("activate") == "it has not agreed to it"
     assert (replica.asked("prepare"), replica.asked("activate")) == ("", "")
     assert replica.victim.docker.names() == [NAME, f"{NAME}.{GENERATION}"]
     assert replica.victim.docker.stopped == [NAME]
@@ -338,14 +329,6 @@ def test_a_host_that_came_back_after_it_was_prepared_is_not_replaced(replica: Re
     replica.answers(WORKER, GENERATION)
     assert replica.asked("activate") == f"{WORKER} answers {VICTIM}"
     assert replica.is_untouched
-
-
-def test_an_agreement_ends(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
-    replica.engine.close()
-    assert replica.asked("prepare") == ""
-    later = host_state.uptime() + takeover._LASTS_S + 1
-    monkeypatch.setattr(host_state, "uptime", lambda: later)
-    assert replica.asked("activate") == "it has not agreed to it"
 
 
 def test_a_host_whose_disk_was_full_completes_what_it_activated(
