@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 from diagnosing import BEGIN, SERVES, START, container, diagnose, ended, node
-from headfirst.decide.diagnose.types import Event, HttpAnswer, NodeFacts
+from headfirst.decide.diagnose.types import Event, HttpAnswer, NodeFacts, RankContainer
 
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
 LOST = "RuntimeError: [pair.cc:547] Connection closed by peer [10.0.0.2]:1234"
@@ -40,14 +42,41 @@ def test_a_cause_goes_before_what_follows_from_it() -> None:
     assert not found.ready
 
 
-def test_of_two_causes_the_earlier_one() -> None:
-    found = first(node(0, ended(0, {50.0: OUT_OF_MEMORY}, 60)), node(1, ended(1, {20.0: PORT}, 60)))
-    assert (found.host, found.rule) == ("node2", "port-in-use")
+NO_GPUS = 'could not select device driver "" with capabilities: [[gpu]]'
+NEVER_STARTED: dict[str, Any] = {
+    "status": "created", "running": False, "exit_code": 128, "error": NO_GPUS, "started_at": 0.0,
+}  # fmt: skip
+HANGS = {20.0: "KeyError: 1", 21.0: "[TP0] Scheduler hit an exception: Traceback (most recent call last):"}
+WAITED = {121.0: "torch.distributed.DistStoreError: Timed out after 121 seconds waiting for clients."}
+LOADING = {5.0: "Load weight begin."}
 
 
-def test_a_cause_decides_although_a_timeout_was_logged_before_it() -> None:
-    found = first(node(0, ended(0, {600.0: TIMEOUT}, 601)), node(1, ended(1, {602.0: OUT_OF_MEMORY}, 610)))
-    assert found.rule == "out-of-memory"
+@pytest.mark.parametrize(
+    ("head", "worker", "host", "rule"),
+    [
+        (ended(0, {50.0: OUT_OF_MEMORY}, 60), ended(1, {20.0: PORT}, 60), "node2", "port-in-use"),
+        # A cause decides although a timeout was logged before it.
+        (ended(0, {600.0: TIMEOUT}, 601), ended(1, {602.0: OUT_OF_MEMORY}, 610), "node2", "out-of-memory"),
+        # A rank that hangs after its crash is dead.
+        (container(0, HANGS), container(1, {}), "node1", "unknown-error"),
+        # One that was killed a moment after its peer noticed is the cause.
+        (ended(0, {29.0: LOST}, 40), ended(1, {}, 29.3, exit_code=137), "node2", "rank-ended"),
+        # One that was stopped after a timeout is not its reason.
+        (ended(0, WAITED, 125), ended(1, {1.0: BEGIN}, 140, exit_code=137), "node1", "rank-missing"),
+        (
+            ended(0, {30.2: LOST}, 40),
+            ended(1, LOADING, 30, exit_code=137, oom_killed=True),
+            "node2",
+            "container-oom",
+        ),
+        (container(0, {1.0: BEGIN}), container(1, {}, **NEVER_STARTED), "node2", "no-container-toolkit"),
+    ],
+)
+def test_which_rank_and_which_rule_decide(
+    head: RankContainer, worker: RankContainer, host: str, rule: str
+) -> None:
+    found = first(node(0, head), node(1, worker))
+    assert (found.host, found.rule) == (host, rule)
 
 
 def test_an_unknown_failure_gives_the_first_lines_of_the_rank_that_died_first() -> None:
@@ -64,35 +93,11 @@ def test_a_harmless_error_long_before_the_crash_is_not_it() -> None:
     assert first(node(0, ended(0, log, 301))).lines[-1] == "KeyError: 'x'"
 
 
-def test_a_rank_that_hangs_after_its_crash_is_dead() -> None:
-    log = {20.0: "KeyError: 1", 21.0: "[TP0] Scheduler hit an exception: Traceback (most recent call last):"}
-    assert first(node(0, container(0, log)), node(1, container(1, {}))).rule == "unknown-error"
-
-
 def test_an_error_after_the_peers_were_lost_is_no_reason() -> None:
     log = {30.0: LOST, 50.0: "KeyError: what falls over later"}
-    killed = ended(1, {5.0: "Load weight begin."}, 29, exit_code=137)
-    found = first(node(0, ended(0, log, 60)), node(1, killed))
+    found = first(node(0, ended(0, log, 60)), node(1, ended(1, LOADING, 29, exit_code=137)))
     assert (found.host, found.rule) == ("node2", "rank-ended")
     assert "killed (signal 9)" in found.means
-
-
-def test_a_rank_killed_a_moment_after_its_peer_noticed() -> None:
-    found = first(node(0, ended(0, {29.0: LOST}, 40)), node(1, ended(1, {}, 29.3, exit_code=137)))
-    assert found.host == "node2"
-
-
-def test_ranks_that_were_stopped_after_a_timeout_are_not_its_reason() -> None:
-    waited = "torch.distributed.DistStoreError: Timed out after 121 seconds waiting for clients."
-    stopped = ended(1, {1.0: BEGIN}, 140, exit_code=137)
-    found = first(node(0, ended(0, {121.0: waited}, 125)), node(1, stopped))
-    assert found.rule == "rank-missing"
-
-
-def test_memory_of_the_host() -> None:
-    dead = ended(1, {5.0: "Load weight begin."}, 30, exit_code=137, oom_killed=True)
-    found = first(node(0, ended(0, {30.2: LOST}, 40)), node(1, dead))
-    assert (found.host, found.rule) == ("node2", "container-oom")
 
 
 @pytest.mark.parametrize(("owner", "counts"), [("1" * 64, True), ("f" * 64, False)])
@@ -107,13 +112,6 @@ def test_a_broken_gpu_and_one_that_broke_long_ago() -> None:
     broken = node(1, ended(1, {25.0: LOST}, 30), kernel=(Line(START + 20, xid), Line(START - 9000, xid)))
     found = first(node(0, ended(0, {25.0: LOST}, 30)), broken)
     assert (found.host, found.rule, found.at) == ("node2", "xid-hardware", START + 20)
-
-
-def test_a_container_that_did_not_start() -> None:
-    error = 'could not select device driver "" with capabilities: [[gpu]]'
-    never = container(1, {}, status="created", running=False, exit_code=128, error=error, started_at=0.0)
-    found = first(node(0, container(0, {1.0: BEGIN})), node(1, never))
-    assert (found.host, found.rule) == ("node2", "no-container-toolkit")
 
 
 def test_a_driver_that_was_changed_under_the_container() -> None:

@@ -108,19 +108,13 @@ def test_daemon_json_is_merged() -> None:
     assert again["registry-mirrors"] == merged["registry-mirrors"]
 
 
-def test_a_log_driver_of_somebody_else_gets_no_options() -> None:
+def test_daemon_json_of_other_drivers_swarms_and_presets() -> None:
     merged = value("__docker_engine_config", engine(config={"log-driver": "journald"}))
     assert merged == {"log-driver": "journald", "live-restore": True}
-
-
-def test_a_swarm_gets_no_live_restore() -> None:
-    look = engine(info={"Swarm": {"LocalNodeState": "active"}})
-    assert "live-restore" not in value("__docker_engine_config", look)
-
-
-def test_mirrors_of_the_preset() -> None:
-    merged = value("__docker_engine_config", engine(), docker_engine_registry_mirrors="china")
-    assert merged["registry-mirrors"] == ["https://docker.m.daocloud.io", "https://docker.211678.top"]
+    swarm = engine(info={"Swarm": {"LocalNodeState": "active"}})
+    assert "live-restore" not in value("__docker_engine_config", swarm)
+    china = value("__docker_engine_config", engine(), docker_engine_registry_mirrors="china")
+    assert china["registry-mirrors"] == ["https://docker.m.daocloud.io", "https://docker.211678.top"]
 
 
 def test_the_proxys_drop_in_escapes_percent() -> None:

@@ -68,12 +68,12 @@ def test_the_terms_add_up_to_the_memory(name: str, id: str) -> None:
     assert parts == pytest.approx(gpu.memory_bytes, abs=2)
 
 
-def test_r1_in_bf16_does_not_fit_on_sixteen_a100() -> None:
-    result = r1("A100-80G", 16, dtype="bf16")
-    assert result.fits is False
-    assert result.weight_bytes_per_rank > 79 * GIB
-    assert result.kv_tokens == 0
-    assert "would hold" in result.reason
+def test_r1_does_not_fit_on_sixteen_a100_in_bf16_and_on_eight_h100_in_fp8() -> None:
+    for result in (r1("A100-80G", 16, dtype="bf16"), r1("H100-80G", 8, dtype="fp8")):
+        assert (result.fits, result.kv_tokens) == (False, 0)
+        assert result.weight_bytes_per_rank > 79 * GIB
+        assert "would hold" in result.reason
+    assert "would hold 79.3 GiB of weights" in result.reason
 
 
 @pytest.mark.parametrize(("gpu", "tensor"), [("H20", 16), ("H100", 16), ("H200", 8), ("B200", 8)])
@@ -82,12 +82,6 @@ def test_r1_in_fp8_fits_where_sglang_says_so(gpu: str, tensor: int) -> None:
     assert result.fits
     assert result.kv_tokens is not None
     assert result.kv_tokens > 100_000
-
-
-def test_r1_in_fp8_does_not_fit_on_eight_h100() -> None:
-    result = r1("H100-80G", 8, dtype="fp8")
-    assert result.fits is False
-    assert "would hold 79.3 GiB of weights" in result.reason
 
 
 def test_fp8_weights_on_eight_h200_match_a_log() -> None:
@@ -193,10 +187,6 @@ def test_speculation_loads_the_extra_layer_and_its_cache() -> None:
     assert drafting.weight_bytes_per_rank > plain.weight_bytes_per_rank
 
 
-def test_fp8_cache_takes_half() -> None:
-    assert r1("H20", 16, dtype="fp8", kv_cache_dtype="fp8_e4m3").kv_bytes_per_token == 70272 // 2
-
-
 @pytest.mark.parametrize(
     ("id", "growth"),
     [
@@ -222,11 +212,10 @@ def test_a_cache_in_fp32_takes_twice_the_bytes(engine: str) -> None:
     assert computed == 2 * plain
 
 
-def test_max_total_tokens_caps_the_pool() -> None:
+def test_arguments_of_the_cache() -> None:
+    assert r1("H20", 16, dtype="fp8", kv_cache_dtype="fp8_e4m3").kv_bytes_per_token == 70272 // 2
     assert r1("H20", 16, dtype="fp8", max_total_tokens=5000).kv_tokens == 5000
-
-
-def test_a_pool_shorter_than_the_context_is_said() -> None:
+    # A pool that is shorter than the context is stated.
     assert "at most 1,000 tokens" in r1("A100-80G", 32, dtype="bf16", max_total_tokens=1000).reason
     result = r1("A100-80G", 32, dtype="bf16", max_total_tokens=1000, context_length=800)
     assert "at most" not in result.reason

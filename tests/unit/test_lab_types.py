@@ -35,12 +35,9 @@ def test_an_address_that_a_node_cannot_have_is_refused(address: str, reason: str
     assert "10.9.8.2 to 10.9.8.254" in str(refused.value), reason
 
 
-def test_two_nodes_with_one_address_are_refused() -> None:
+def test_two_nodes_with_one_address_or_name_are_refused() -> None:
     with pytest.raises(InputError, match=r"same address: 10\.9\.8\.11"):
         lab(LabNode("node1", "10.9.8.11"), LabNode("node2", "10.9.8.11"))
-
-
-def test_two_nodes_with_one_name_are_refused() -> None:
     with pytest.raises(InputError, match="same name: node1"):
         lab(LabNode("node1", "10.9.8.11"), LabNode("node1", "10.9.8.12"))
 

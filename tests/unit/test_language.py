@@ -18,11 +18,8 @@ def test_wrong_terms_outside_of_code() -> None:
     assert not list(wrong_terms("The engine in a container of the Docker Engine."))
 
 
-def test_literals_of_python() -> None:
+def test_literals_of_python_and_shown_values_of_yaml() -> None:
     assert sorted(python_texts(PYTHON)) == [(2, "It says so."), (3, "Look at {it}."), (3, "{} wants more")]
-
-
-def test_shown_values_of_yaml() -> None:
     assert list(yaml_texts(TASKS)) == [(1, "Reads"), (3, "One line.\nIt knows.\n"), (5, "It tells.")]
 
 

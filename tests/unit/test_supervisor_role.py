@@ -52,23 +52,11 @@ def service_state(state: bytes | None, *, file: bytes = FILE, unit_changed: bool
     return str(environment.from_string(asked).render(known))
 
 
-def test_a_service_that_runs_with_its_files_goes_on(state: bytes) -> None:
+def test_a_service_goes_on_with_its_files_and_is_started_again_with_others(state: bytes) -> None:
+    """An interrupted run may have written the file, which is then unchanged for this run."""
     assert service_state(state) == "started"
-
-
-def test_a_service_is_started_again_whose_file_an_interrupted_run_has_written(state: bytes) -> None:
-    """The file is unchanged for this run, and the service has the token before it."""
     assert service_state(state, file=FILE.replace(b"new", b"newer")) == "restarted"
-
-
-def test_a_service_of_another_version_is_started_again(state: bytes) -> None:
     assert service_state(state.replace(headfirst.__version__.encode(), b"0")) == "restarted"
     assert service_state(b'{"uptime": 1.0, "replicas": {}}') == "restarted", "one that publishes neither"
-
-
-def test_a_service_is_started_with_its_first_files(state: bytes) -> None:
-    assert service_state(None) == service_state(state, unit_changed=True) == "restarted"
-
-
-def test_the_state_shows_no_secret(state: bytes) -> None:
-    assert b"new" not in state
+    assert service_state(None) == service_state(state, unit_changed=True) == "restarted", "the first files"
+    assert b"new" not in state, "a secret"

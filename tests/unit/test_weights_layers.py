@@ -51,18 +51,24 @@ def test_what_is_in_no_layer_goes_everywhere(name: str) -> None:
     assert members(index("0 1", "2 3", name), TWO) == [{0}, {1}, {0, 1}]
 
 
-def test_layers_of_multi_token_prediction_go_with_the_last_one() -> None:
-    three: list[range | None] = [range(1), range(1, 3), range(3, 4)]
-    assert members(index("0 1", "2", "3", "4", "5"), three) == [{0, 1}, {1}, {2}, {2}, {2}]
-
-
-def test_a_member_that_needs_everything() -> None:
-    assert members(index("0", "3"), [None, range(4)]) == [{0, 1}] * 2
-    assert members(index("0 1", "2 3"), [None, range(2, 4)]) == [{0}, {0, 1}]
-
-
-def test_replicas_share_layers() -> None:
-    assert members(index("0", "1", "2", "3"), [*TWO, *TWO]) == [{0, 2}, {0, 2}, {1, 3}, {1, 3}]
+@pytest.mark.parametrize(
+    ("weight_map", "ranges", "expected"),
+    [
+        # Layers of multi-token prediction go with the last one.
+        (
+            index("0 1", "2", "3", "4", "5"),
+            [range(1), range(1, 3), range(3, 4)],
+            [{0, 1}, {1}, {2}, {2}, {2}],
+        ),
+        (index("0", "3"), [None, range(4)], [{0, 1}] * 2),
+        (index("0 1", "2 3"), [None, range(2, 4)], [{0}, {0, 1}]),
+        (index("0", "1", "2", "3"), [*TWO, *TWO], [{0, 2}, {0, 2}, {1, 3}, {1, 3}]),  # replicas share layers
+    ],
+)
+def test_members_of_each_shard(
+    weight_map: dict[str, str], ranges: list[range | None], expected: list[set[int]]
+) -> None:
+    assert members(weight_map, ranges) == expected
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,12 @@ def test_nothing_is_wrong() -> None:
     assert refused(shared="in_place", folders={"model": {}}) == ""  # in check mode, or a hub's model
     assert refused(convert_to_bf16=True, name="m-bf16") == ""
     assert refused(source="modelscope", model="org/m") == ""
+    # A single host needs neither token nor members; the head is needed for hosts without the model only.
+    assert refused(has_token=False, members=["10.0.0.1"]) == ""
+    assert refused(has_token=False, members=[], order=()) == ""
+    assert refused(order=(), missing=0) == ""
+    # The folder itself is no copy of the model.
+    assert refused(shared="in_place", model="/models/m", state={"occupied": True}) == ""
 
 
 @together(
@@ -74,16 +80,3 @@ def test_what_cannot_work_is_refused(changed: dict[str, Any], words: str) -> Non
 
 def test_what_the_host_reports_comes_first_and_alone() -> None:
     assert refused(state={"error": "No hub answers."}, has_token=False, model="srv/m") == "No hub answers."
-
-
-def test_a_single_host_needs_neither_token_nor_members() -> None:
-    assert refused(has_token=False, members=["10.0.0.1"]) == ""
-    assert refused(has_token=False, members=[], order=()) == ""
-
-
-def test_the_head_is_needed_only_for_hosts_without_the_model() -> None:
-    assert refused(order=(), missing=0) == ""
-
-
-def test_the_folder_itself_is_no_copy_of_the_model() -> None:
-    assert refused(shared="in_place", model="/models/m", state={"occupied": True}) == ""

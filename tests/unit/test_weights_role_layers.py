@@ -36,28 +36,20 @@ def test_hosts_with_their_own_layers_of_one_checkpoint_are_done() -> None:
     assert decided({"a": FIRST, "b": SECOND}, layers={})["lacking"]
 
 
-def test_a_part_is_brought_from_the_source() -> None:
-    argv = decided({"a": FIRST, "b": NOTHING}, host="b")["argv"]
-    assert argv[2] == "/var/lib/headfirst/models/m"
+@pytest.mark.parametrize(
+    ("head", "own", "folder", "model"),
+    [(FIRST, NOTHING, "m", ["/srv/m"]), (WHOLE, NOTHING, "m-bf16", []), (NOTHING, WHOLE, "m", ["/srv/m"])],
+    ids=["from the source", "the head's whole copy is passed on", "another host's copy is not"],
+)
+def test_where_a_host_gets_its_layers(
+    head: dict[str, Any], own: dict[str, Any], folder: str, model: list[str]
+) -> None:
+    argv = decided({"a": head, "b": own}, host="b")["argv"]
+    assert argv[2] == f"/var/lib/headfirst/models/{folder}"
     assert words_after(argv, "--member") == ["10.0.0.1", "10.0.0.2"]
     assert words_after(argv, "--layers") == ["0-2", "3-5"]
     assert words_after(argv, "--hidden-layers") == ["6"]
-    assert words_after(argv, "--model") == ["/srv/m"]
-
-
-def test_the_heads_whole_copy_is_passed_on() -> None:
-    argv = decided({"a": WHOLE, "b": NOTHING}, host="b")["argv"]
-    assert argv[2] == "/var/lib/headfirst/models/m-bf16"
-    assert words_after(argv, "--member") == ["10.0.0.1", "10.0.0.2"]
-    assert words_after(argv, "--layers") == ["0-2", "3-5"]
-    assert words_after(argv, "--model") == []
-
-
-def test_what_another_host_reports_to_hold_is_not_passed_on_as_the_heads() -> None:
-    argv = decided({"a": NOTHING, "b": WHOLE}, host="b")["argv"]
-    assert argv[2] == "/var/lib/headfirst/models/m"
-    assert words_after(argv, "--member") == ["10.0.0.1", "10.0.0.2"]
-    assert words_after(argv, "--model") == ["/srv/m"]
+    assert words_after(argv, "--model") == model
 
 
 def test_only_the_head_gets_the_file_of_the_key() -> None:
@@ -69,9 +61,12 @@ def test_only_the_head_gets_the_file_of_the_key() -> None:
     assert "--signed-by" not in alone
 
 
-def test_a_play_without_the_head_brings_nothing() -> None:
+def test_the_head_and_the_number_of_layers_are_needed() -> None:
     assert decided({"b": WHOLE}, "b")["refusal"] == ""
     assert "The head, weights_members[0], signs" in decided({"b": NOTHING}, "b")["refusal"]
+    looks = {"a": NOTHING, "b": NOTHING}
+    assert decided(looks)["refusal"] == ""
+    assert "weights_hidden_layers" in decided(looks, hidden_layers=0)["refusal"]
 
 
 def test_hosts_that_share_a_folder_have_everything() -> None:
@@ -121,10 +116,7 @@ def test_a_copy_of_another_revision_than_the_head_is_asked_for_counts_as_none() 
     assert chosen(head, {**WHOLE, "pinned": "p"}, {**WHOLE, "pinned": "old"})["holders"] == ["2"]
     assert chosen({}, WHOLE, {**WHOLE, "digest": "other"})["holders"] == ["2"]
     assert chosen({}, WHOLE, WHOLE, members=["1", "2"])["holders"] == ["2"]
-
-
-def test_in_check_mode_on_clean_hosts_nobody_reports() -> None:
-    found = chosen({}, {}, {})
+    found = chosen({}, {}, {})  # clean hosts in check mode
     assert (found["holders"], found["order"], found["digest"], found["files"]) == ([], [], "", {})
 
 
@@ -136,9 +128,3 @@ def test_a_folder_is_served_in_place_where_all_hosts_see_all_of_it() -> None:
     for other in ({}, {**sees, "exists": False}, {**sees, "leads_out": True}):
         assert not chosen(missing, missing, folders={"n1": sees, "n2": other})["all_see_it"]
     assert not chosen(missing, {**missing, "occupied": True}, folders=both)["all_see_it"]
-
-
-def test_the_number_of_layers_is_needed() -> None:
-    looks = {"a": NOTHING, "b": NOTHING}
-    assert decided(looks)["refusal"] == ""
-    assert "weights_hidden_layers" in decided(looks, hidden_layers=0)["refusal"]
