@@ -88,10 +88,10 @@ def test_the_published_command_of_one_node() -> None:
     }
     assert "--api-keys" not in launch.command
     assert launch.environment == {}
-
-
-def test_without_a_key_the_command_is_lmdeploys_own() -> None:
-    assert ENGINE.launch(replace(ONE, config_file=None)).command[:3] == ["lmdeploy", "serve", "api_server"]
+    without_a_key = ENGINE.launch(replace(ONE, config_file=None)).command
+    assert without_a_key[:3] == ["lmdeploy", "serve", "api_server"]
+    with_adapters = ENGINE.launch(replace(ONE, adapters={"law": "/data/law"})).command
+    assert pairs(with_adapters) >= {("--adapters", "law=/data/law"), ("--backend", "pytorch")}
 
 
 def test_the_pytorch_engine_over_nodes_runs_in_ray_on_the_head_alone() -> None:
@@ -156,11 +156,6 @@ def test_dp_ranks_stand_behind_a_proxy_at_the_engines_port() -> None:
     assert head.environment["LMDEPLOY_DP_MASTER_PORT"] == "5000"
 
 
-def test_adapters_take_the_pytorch_engine() -> None:
-    command = ENGINE.launch(replace(ONE, adapters={"law": "/data/law"})).command
-    assert pairs(command) >= {("--adapters", "law=/data/law"), ("--backend", "pytorch")}
-
-
 def test_cpus_are_refused() -> None:
     with pytest.raises(InputError, match="no back end for CPUs"):
         ENGINE.default_image("cpu")
@@ -180,17 +175,9 @@ def test_images() -> None:
         assert (ENGINE.image_version(image), ENGINE.cuda(image)) == (version, cuda), image
 
 
-def test_the_specification_is_that_of_the_snapshot() -> None:
-    spec = ENGINE.specification
-    assert spec.owned.keys() <= {option["dest"] for option in spec.options.values()}
-    for flag, advice in spec.removed.items():
-        assert flag not in spec.options
-        if "write " in advice:
-            assert advice.partition("write ")[2].rstrip(".") in spec.options
-    assert ENGINE.check_arguments(["--session-len", "32768", "--quant-policy", "int8"]).values == {
-        "session_len": 32768,
-        "quant_policy": "int8",
-    }
+def test_values_are_typed_by_destination() -> None:
+    words = ["--session-len", "32768", "--quant-policy", "int8"]
+    assert ENGINE.check_arguments(words).values == {"session_len": 32768, "quant_policy": "int8"}
 
 
 @together(
@@ -501,12 +488,6 @@ def test_with_dp_and_ep_the_dense_layers_are_copied() -> None:
     assert use.terms["copied_dense_layers"] == pytest.approx(3 * 7168 * (3 * 18432 + 58 * 2048) * 15 / 16)
 
 
-def test_fp8_on_gpus_without_it() -> None:
-    assert ENGINE.fp8_capability(R1) == (8, 9)
-    only_turbomind = QWEN.model_copy(update={"architecture": "GptOssForCausalLM", "dtype": "mxfp4"})
-    assert ENGINE.fp8_capability(only_turbomind) == (7, 0)
-
-
 def test_what_diagnose_reads() -> None:
     found = profile(ENGINE.log())
     for line, stage in (
@@ -520,16 +501,16 @@ def test_what_diagnose_reads() -> None:
     assert ENGINE.metrics.running.name == "lmdeploy:num_requests_running"
 
 
-def test_the_dialect() -> None:
+def test_dialect_readiness_and_fp8() -> None:
     dialect = ENGINE.request_dialect({"tool_call_parser": "qwen3"})
     assert dialect.tool_parser == "qwen3"
     assert dialect.grammar is None
     assert set(dialect.ignored) == {"presence_penalty", "frequency_penalty"}
-
-
-def test_readiness() -> None:
     assert ENGINE.readiness("chat").probe_path == "/v1/chat/completions"
     assert ENGINE.readiness("reward").probe_path == "/pooling"
+    assert ENGINE.fp8_capability(R1) == (8, 9)
+    only_turbomind = QWEN.model_copy(update={"architecture": "GptOssForCausalLM", "dtype": "mxfp4"})
+    assert ENGINE.fp8_capability(only_turbomind) == (7, 0)
 
 
 # A package with LMDeploy's names: the program must put the key into the arguments and nowhere else.

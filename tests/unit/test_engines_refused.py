@@ -18,13 +18,21 @@ QWEN = catalogue.lookup("Qwen/Qwen3-8B")
 
 
 @pytest.mark.parametrize("name", engines.names())
-def test_what_is_refused_are_options(name: str) -> None:
+def test_what_is_owned_refused_or_removed_fits_the_options(name: str) -> None:
     spec = engines.get(name).specification
     dests = {option["dest"] for option in spec.options.values()}
-    refused = spec.refused
-    assert refused
-    assert refused.keys() <= dests - spec.owned.keys()
-    assert all(entry.why.endswith(".") for entry in refused.values())
+    assert spec.owned.keys() <= dests
+    assert spec.refused
+    assert spec.refused.keys() <= dests - spec.owned.keys()
+    assert all(entry.why.endswith(".") for entry in spec.refused.values())
+    for flag, advice in spec.removed.items():
+        assert flag not in spec.options
+        if "write -" in advice:
+            successor, *value = shlex.split(advice.partition("write ")[2].removesuffix("."))
+            option, _, key = successor.partition(".")
+            found = spec.options[option]
+            assert not key or "keys" not in found or key in found["keys"]
+            assert not value or "choices" not in found or value[0] in found["choices"]
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)

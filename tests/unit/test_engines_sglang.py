@@ -89,22 +89,16 @@ def test_the_reference_environment() -> None:
     }
 
 
-def test_without_rdma_no_infiniband_settings() -> None:
-    environment = ENGINE.launch(replace(A100X4, hca=None)).environment
-    assert not [name for name in environment if name.startswith("NCCL_IB")]
-    assert environment["NCCL_SOCKET_IFNAME"] == "=eth0"
-
-
-def test_nvls_asked_for_is_not_switched_off() -> None:
-    request = replace(A100X4, extra_args=("--enable-nccl-nvls",))
-    assert "NCCL_NVLS_ENABLE" not in ENGINE.launch(request).environment
-
-
-def test_one_node_needs_no_rendezvous_and_no_nccl_settings() -> None:
-    one = replace(A100X4, layout=Layout(8, 1), nodes=1)
-    argv = ENGINE.launch(one).command
-    assert not {"--nnodes", "--node-rank", "--dist-init-addr"} & set(argv)
-    assert ENGINE.launch(one).environment == {}
+def test_what_changes_the_command_and_the_environment() -> None:
+    one = ENGINE.launch(replace(A100X4, layout=Layout(8, 1), nodes=1))
+    assert not {"--nnodes", "--node-rank", "--dist-init-addr"} & set(one.command)
+    assert one.environment == {}
+    without_rdma = ENGINE.launch(replace(A100X4, hca=None)).environment
+    assert not [name for name in without_rdma if name.startswith("NCCL_IB")]
+    assert without_rdma["NCCL_SOCKET_IFNAME"] == "=eth0"
+    asks_for_nvls = replace(A100X4, extra_args=("--enable-nccl-nvls",))
+    assert "NCCL_NVLS_ENABLE" not in ENGINE.launch(asks_for_nvls).environment
+    assert ("--pp-size", "2") in pairs(ENGINE.launch(replace(A100X4, layout=Layout(16, 2))).command)
 
 
 def test_another_runtime_is_refused() -> None:
@@ -112,32 +106,25 @@ def test_another_runtime_is_refused() -> None:
         ENGINE.launch(replace(A100X4, runtime="ray"))
 
 
-def test_pipeline_parallel() -> None:
-    assert ("--pp-size", "2") in pairs(ENGINE.launch(replace(A100X4, layout=Layout(16, 2))).command)
-
-
 def test_cpu_ranks() -> None:
-    argv = ENGINE.launch(LAB).command
-    assert pairs(argv) >= {
+    launch = ENGINE.launch(LAB)
+    assert pairs(launch.command) >= {
         ("--device", "cpu"),
         ("--attention-backend", "torch_native"),
         ("--max-total-tokens", "4096"),
         ("--mem-fraction-static", "0.2"),
         ("--dist-timeout", "120"),
     }
-    assert "--trust-remote-code" not in argv
-    assert ENGINE.launch(LAB).environment == {
+    assert "--trust-remote-code" not in launch.command
+    assert launch.environment == {
         "SGLANG_HOST_IP": "192.168.5.4",
         "GLOO_SOCKET_IFNAME": "eth1",
         "SGLANG_USE_CPU_ENGINE": "1",
         "TORCHDYNAMO_DISABLE": "1",
         "SGLANG_CPU_OMP_THREADS_BIND": "0-1",
     }
-
-
-def test_two_cpu_ranks_on_one_node_bind_twice() -> None:
-    one = replace(LAB, nodes=1, cpu_cores=("0-1", "2-3"))
-    assert ENGINE.launch(one).environment["SGLANG_CPU_OMP_THREADS_BIND"] == "0-1|2-3"
+    two_on_one_node = ENGINE.launch(replace(LAB, nodes=1, cpu_cores=("0-1", "2-3"))).environment
+    assert two_on_one_node["SGLANG_CPU_OMP_THREADS_BIND"] == "0-1|2-3"
 
 
 def test_the_users_arguments_and_environment_win() -> None:
