@@ -98,12 +98,9 @@ def test_the_way_back_starts_what_served() -> None:
     assert {step.generation for step in way.serve if step.do in ("name", "start", "wait", "keep")} == {"old"}
     assert all(step.back for step in (*way.stop, *way.serve))
     assert way.revive == []
-
-
-def test_nothing_returns_without_a_host_that_is_lost() -> None:
-    way = rollout.way_back(RANKS, BOTH, ALL, lost={"node1"})
-    assert lines(way.stop) == ["drain node0", "stop node0"]
-    assert way.serve == []
+    without_a_host = rollout.way_back(RANKS, BOTH, ALL, lost={"node1"})
+    assert lines(without_a_host.stop) == ["drain node0", "stop node0"]
+    assert without_a_host.serve == []
 
 
 def test_what_ran_in_the_place_of_ranks_that_did_not_run_returns_instead_of_them() -> None:
@@ -189,51 +186,44 @@ class Host:
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "replicas", "is_outage"),
+    ("exit_code", "replicas", "running", "is_outage"),
     # 2: node tools of an earlier release do not have the command, or there are none.
-    [(0, 1, False), (0, 2, False), (3, 2, True), (2, 1, True), (2, 2, False)],
+    [
+        (0, 1, True, False),
+        (0, 2, True, False),
+        (3, 2, True, True),
+        (3, 2, False, False),
+        (2, 1, True, True),
+        (2, 2, True, False),
+    ],
 )
-def test_an_outage_is_announced(exit_code: int, replicas: int, is_outage: bool) -> None:
+def test_an_outage_is_announced(exit_code: int, replicas: int, running: bool, is_outage: bool) -> None:
     host = Host(exit_code)
     steps = host.steps(replicas=replicas, changed=[["http://a:1", "regular"]])
-    steps.do(Step("announce", ("node0",), "new"), {"running": True})
+    steps.do(Step("announce", ("node0",), "new"), {"running": running})
     assert [finding["id"] for finding in steps.findings] == ["outage"] * is_outage
-    assert host.commands == [
-        "test -x /bin/s || exit 2; /bin/s needed headfirst-engine --changed http://a:1 regular"
-    ]
+    command = "test -x /bin/s || exit 2; /bin/s needed headfirst-engine --changed http://a:1 regular"
+    assert host.commands == [command] * running
 
 
-def test_a_service_that_does_not_run_has_no_outage() -> None:
-    steps = Host(3).steps()
-    steps.do(Step("announce", ("node0",), "new"), {"running": False})
-    assert steps.findings == []
-
-
-def test_the_hold_of_a_person_ends_the_rollout() -> None:
+def test_the_hold_of_a_person_ends_the_rollout_and_no_removal() -> None:
     host = Host(3, "headfirst-engine is held by hand.\n")
     with pytest.raises(AnsibleActionFail, match=r"^On node0: headfirst-engine is held by hand\.$"):
         host.steps().do(Step("pause", ("node0",)), {})
     assert "env HEADFIRST_RUN=1 /bin/s hold headfirst-engine --seconds 7800" in host.commands[0]
-
-
-def test_a_removal_does_not_ask_who_holds_it() -> None:
     host = Host(0)
     host.steps(state="absent").do(Step("pause", ("node0",)), {})
     assert "HEADFIRST_RUN" not in host.commands[0]
 
 
 def test_requests_that_still_run_are_a_warning() -> None:
-    steps = Host(0, "headfirst-engine: 2 requests still run after 120 s\n").steps()
+    host = Host(0, "headfirst-engine: 2 requests still run after 120 s\n")
+    steps = host.steps()
     steps.do(Step("drain", ("node0",)), {})
-    assert [finding["what"] for finding in steps.findings] == [
-        "headfirst-engine: 2 requests still run after 120 s"
-    ]
-
-
-def test_a_replica_that_failed_gets_ten_seconds_for_its_last_requests() -> None:
-    host = Host(0)
-    host.steps().do(Step("drain", ("node0",), back=True), {})
-    assert host.commands[0].endswith("drain headfirst-engine --seconds 10")
+    (found,) = steps.findings
+    assert found["what"] == "headfirst-engine: 2 requests still run after 120 s"
+    steps.do(Step("drain", ("node0",), back=True), {})  # a replica that failed has less time
+    assert host.commands[1].endswith("drain headfirst-engine --seconds 10")
 
 
 def test_a_command_that_fails_ends_the_step() -> None:
