@@ -332,6 +332,8 @@ READ: dict[str, Read] = {
     "extra JSON": Read(
         setting("engine_port=1999"), {"settings.engine_port": 2999}, ('{"engine_port": 2999}',)
     ),
+    "where weights are served from": setting_is("weights_shared=stage", "stage"),
+    "weights in the page cache": setting_is("weights_warm_cache=true", True),
     "an extra template": Read(
         ini(TWO), {"settings.weights_dir": "/x/m"}, ("my_x=/x", "weights_dir={{ my_x }}/m")
     ),

@@ -83,10 +83,14 @@ def test_the_lock_names_its_holder_until_it_is_released(tmp_path: Path) -> None:
     assert ask(tmp_path, "take", lock=OTHER, lease_s=LEASE)["taken"]
 
 
-def test_an_expired_lease_is_taken_over(tmp_path: Path) -> None:
+def test_an_expired_lease_is_renewed_or_taken_over(tmp_path: Path) -> None:
     ask(tmp_path, "take", lock=LOCK, lease_s=-1)
+    assert renewed(tmp_path, 900)["kept"], "nobody took the lock"
+    ask(tmp_path, "take", lock=LOCK, lease_s=-1, replace="aa")
     assert ask(tmp_path, "take", lock=OTHER, lease_s=LEASE)["taken"]
     assert not renewed(tmp_path)["kept"]
+    assert not ask(tmp_path, "take", lock=LOCK, lease_s=LEASE, replace="cc")["taken"]
+    assert ask(tmp_path, "take", lock=LOCK, lease_s=LEASE, replace="bb")["taken"]
 
 
 @pytest.mark.parametrize("age_s", [130, 900])
@@ -98,11 +102,6 @@ def test_a_lock_that_another_run_took_and_released_is_lost(tmp_path: Path, age_s
     assert not answer["kept"]
     assert answer["lock"] is None
     assert ask(tmp_path, "take", lock=LOCK, lease_s=LEASE)["taken"]  # by the next run
-
-
-def test_a_lease_that_ended_is_renewed_where_nobody_took_the_lock(tmp_path: Path) -> None:
-    ask(tmp_path, "take", lock=LOCK, lease_s=-1)
-    assert renewed(tmp_path, 900)["kept"]
 
 
 def test_a_lease_of_another_boot_is_expired(tmp_path: Path) -> None:
@@ -128,20 +127,9 @@ def test_a_renewal_keeps_the_time_since_and_survives_a_reboot(tmp_path: Path) ->
     assert json.loads(answer["lock"])["since"] == "2020-01-01T00:00:00Z"
     assert json.loads(answer["lock"])["left_s"] > 5
     shutil.rmtree(tmp_path / "run/headfirst")
+    assert not renewed(tmp_path, LEASE + 1)["kept"], "its lease had ended"
     assert renewed(tmp_path)["kept"]
     assert not ask(tmp_path, "take", lock=OTHER, lease_s=LEASE)["taken"]
-
-
-def test_a_reboot_after_the_lease_had_ended_loses_the_lock(tmp_path: Path) -> None:
-    ask(tmp_path, "take", lock=LOCK, lease_s=LEASE)
-    shutil.rmtree(tmp_path / "run/headfirst")
-    assert not renewed(tmp_path, LEASE + 1)["kept"]
-
-
-def test_a_lock_is_replaced_only_by_its_token(tmp_path: Path) -> None:
-    ask(tmp_path, "take", lock=LOCK, lease_s=LEASE)
-    assert not ask(tmp_path, "take", lock=OTHER, lease_s=LEASE, replace="cc")["taken"]
-    assert ask(tmp_path, "take", lock=OTHER, lease_s=LEASE, replace="aa")["taken"]
 
 
 def test_records_are_written_by_the_holder_of_the_lock_only(tmp_path: Path) -> None:

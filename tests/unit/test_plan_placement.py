@@ -105,9 +105,23 @@ def test_where_a_node_cannot_serve_it_the_folder_is_staged(
 
 def test_the_settings_decide_before_the_facts(cluster: Cluster, checkpoint: Checkpoint) -> None:
     seen = seeing(cluster, [folder("a")] * 4)
+    stage = with_settings(cluster, weights_shared="stage")
+    assert lacks_facts(cluster)
+    assert not lacks_facts(seen)
+    assert not lacks_facts(stage)
     assert weights(with_settings(seen, weights_shared="stage"), checkpoint).placement == "staged"
-    assert weights(with_settings(cluster, weights_shared="in_place"), checkpoint).placement == "in_place"
-    assert weights(with_settings(cluster, model_source="modelscope"), checkpoint).placement == "brought"
+    in_place = with_settings(cluster, weights_shared="in_place")
+    assert weights(in_place, checkpoint).placement == "in_place"
+    with pytest.raises(InputError, match="not a folder of the nodes"):
+        weights(with_settings(in_place, model_source="modelscope"), checkpoint)
+
+
+def test_a_shared_weights_dir_is_written_once(cluster: Cluster, checkpoint: Checkpoint) -> None:
+    hub = with_settings(cluster, model_source="modelscope")
+    assert weights(hub, checkpoint).placement == "brought"
+    assert "broadcast" in weights(hub, checkpoint).time.stages
+    shared = seeing(hub, [None] * 4, weights_dir_shared=True)
+    assert "broadcast" not in weights(shared, checkpoint).time.stages
 
 
 def test_what_is_converted_is_staged_and_never_in_place(tmp_path: Path) -> None:
@@ -120,24 +134,6 @@ def test_what_is_converted_is_staged_and_never_in_place(tmp_path: Path) -> None:
         weights(with_settings(seen, weights_shared="in_place"), r1)
     h100 = seeing(inventory(tmp_path, "H100-80G"), [folder("a")] * 4)
     assert weights(h100, r1).placement == "in_place"
-
-
-def test_a_hub_s_model_cannot_be_in_place(cluster: Cluster, checkpoint: Checkpoint) -> None:
-    with pytest.raises(InputError, match="not a folder of the nodes"):
-        weights(with_settings(cluster, weights_shared="in_place", model_source="modelscope"), checkpoint)
-
-
-def test_hosts_are_asked_where_it_depends_on_them(cluster: Cluster) -> None:
-    assert lacks_facts(cluster)
-    assert not lacks_facts(seeing(cluster, [folder("a")] * 4))
-    assert not lacks_facts(with_settings(cluster, weights_shared="stage"))
-
-
-def test_a_shared_weights_dir_is_written_once(cluster: Cluster, checkpoint: Checkpoint) -> None:
-    hub = with_settings(cluster, model_source="modelscope")
-    shared = seeing(hub, [None] * 4, weights_dir_shared=True)
-    assert "broadcast" in weights(hub, checkpoint).time.stages
-    assert "broadcast" not in weights(shared, checkpoint).time.stages
 
 
 @pytest.mark.parametrize(
@@ -156,18 +152,8 @@ def test_the_page_cache_is_warmed_where_memory_allows(
     found = weights(hosts, checkpoint)
     assert found.warm_cache == expected
     assert found.warm_reserve_bytes == 8 * (8 << 30) + (32 << 30)
-
-
-def test_a_file_system_without_page_cache_is_not_warmed(cluster: Cluster, checkpoint: Checkpoint) -> None:
-    folders = [folder("a", type="gpfs", cached=False)] * 4
-    assert weights(seeing(cluster, folders), checkpoint).warm_cache == "none"
-
-
-def test_the_inventory_takes_both_settings(tmp_path: Path) -> None:
-    text = INVENTORY.format(gpu="A100-80G") + "weights_shared=stage\nweights_warm_cache=true\n"
-    (tmp_path / "cluster.ini").write_text(text)
-    settings = load([tmp_path / "cluster.ini"]).services[0].settings
-    assert (settings.weights_shared, settings.weights_warm_cache) == ("stage", True)
+    without_page_cache = [folder("a", type="gpfs", cached=False)] * 4
+    assert weights(seeing(cluster, without_page_cache), checkpoint).warm_cache == "none"
 
 
 @pytest.mark.parametrize(
