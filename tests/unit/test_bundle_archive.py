@@ -113,17 +113,17 @@ def test_a_member_twice_is_refused(tmp_path: Path) -> None:
         proven(tmp_path / "b.tar")
 
 
+OUTSIDE = ("../x", "/x", "a/../../x", "a//b", "a\\b", "C:x", "a/\x1b[2Jb", "b/./c", " x", "x/")
+
+
 @pytest.mark.parametrize(
-    "name", ["../x", "/x", "a/../../x", "a//b", "a\\b", "C:x", "a/\x1b[2Jb", "b/./c", " x", "x/"]
+    "sums",
+    [
+        *(f"{'0' * 64}  {name}\n{'0' * 64}  {CONTENTS}\n".encode() for name in OUTSIDE),
+        *(b"", b"x", b"\xff", b"0  a\n", b"\n", b"0" * 64 + b" *a\n"),
+    ],
 )
-def test_a_manifest_with_a_path_that_leads_out_is_refused(name: str) -> None:
-    sums = f"{'0' * 64}  {name}\n{'0' * 64}  {CONTENTS}\n".encode()
-    with pytest.raises(UntrustedError):
-        manifest.read(sums, b"{}", where="b.tar")
-
-
-@pytest.mark.parametrize("sums", [b"", b"x", b"\xff", b"0  a\n", b"\n", b"0" * 64 + b" *a\n"])
-def test_a_manifest_that_is_none_is_refused(sums: bytes) -> None:
+def test_a_manifest_that_is_none_or_has_a_path_that_leads_out_is_refused(sums: bytes) -> None:
     with pytest.raises(UntrustedError):
         manifest.read(sums, b"{}", where="b.tar")
 
@@ -146,10 +146,6 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
         tar.addfile(tarfile.TarInfo("something"))
     with pytest.raises(UntrustedError, match="not a bundle"):
         archive.read_head(path)
-
-
-def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "b.tar"
     with tarfile.open(path, "w:gz") as tar:
         tar.addfile(tarfile.TarInfo(SUMS))
     with pytest.raises(UntrustedError):

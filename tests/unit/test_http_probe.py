@@ -63,15 +63,15 @@ def test_health_is_200_and_nothing_else(server: Server) -> None:
     assert asked(server, {"path": "/health"})[0] is False
 
 
-def test_no_server_is_said_in_words() -> None:
-    status, _text, words = http_probe.ask("http://127.0.0.1:9/health", None, None, 5)
-    assert status == 0
-    assert "refused" in words
-
-
-def test_a_proxy_in_the_environment_is_not_asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_itself_is_asked_and_over_http_alone(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     assert http_probe.ask(url(server) + "/health", None, None, 5)[0] == 200
+    status, _text, words = http_probe.ask("http://127.0.0.1:9/health", None, None, 5)
+    assert (status, "refused" in words) == (0, True)
+    with pytest.raises(ValueError, match="not an http"):
+        http_probe.ask("file:///etc/passwd", None, None, 5)
 
 
 CHAT = ["usage", "completion_tokens"]
@@ -95,16 +95,19 @@ def test_a_model_that_still_thinks_has_answered(server: Server, key: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("answer", "keys"),
+    ("answer", "keys", "ready"),
     [
-        ({"data": [{"embedding": [0.1, 0.0]}]}, ["data", "0", "embedding"]),
-        ([{"score": 0.5, "index": 0}], ["0"]),  # SGLang's rerank is a list
-        ({"results": [{"relevance_score": 0.0}]}, ["results", "0", "relevance_score"]),
+        ({"data": [{"embedding": [0.1, 0.0]}]}, ["data", "0", "embedding"], True),
+        ({"data": []}, ["data", "0", "embedding"], False),
+        ([{"score": 0.5, "index": 0}], ["0"], True),  # SGLang's rerank is a list
+        ({"results": [{"relevance_score": 0.0}]}, ["results", "0", "relevance_score"], True),
     ],
 )
-def test_a_probe_of_another_task(server: Server, answer: object, keys: list[str]) -> None:
+def test_a_probe_of_another_task(server: Server, answer: object, keys: list[str], ready: bool) -> None:
     server.answer = answer
-    assert probe(server, *keys) == (True, "")
+    found, text = probe(server, *keys)
+    assert found is ready
+    assert (text == "") is ready
 
 
 @pytest.mark.parametrize(
@@ -125,19 +128,7 @@ def test_an_answer_that_lacks_what_is_asked_for(server: Server, answer: object) 
     assert probe(server, *CHAT) == (False, "/v1/x: the answer has nothing at usage.completion_tokens")
 
 
-def test_a_list_that_is_shorter_than_the_index(server: Server) -> None:
-    server.answer = {"data": []}
-    assert not probe(server, "data", "0", "embedding")[0]
-
-
 def test_a_refused_probe_says_why(server: Server) -> None:
     server.status, server.answer = 401, {"error": "Unauthorized"}
     ready, words = probe(server, *CHAT)
-    assert not ready
-    assert "401" in words
-    assert "Unauthorized" in words
-
-
-def test_only_http_is_asked() -> None:
-    with pytest.raises(ValueError, match="not an http"):
-        http_probe.ask("file:///etc/passwd", None, None, 5)
+    assert (ready, "401" in words, "Unauthorized" in words) == (False, True, True)

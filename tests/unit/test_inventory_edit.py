@@ -93,17 +93,17 @@ def test_the_only_head_is_replaced_and_not_removed(inventory: Path) -> None:
     with_spare(inventory, "node1", "node4", keep=False)
 
 
-def test_a_range_of_hosts_is_refused(inventory: Path) -> None:
+def test_ranges_hosts_with_the_chat_page_and_spares_with_a_rank_are_refused(inventory: Path) -> None:
     inventory.write_text(INVENTORY.replace("node3 ansible_host=192.0.2.13 nic=ens5", "10.0.0.[5:6]"))
     with pytest.raises(InputError, match="a range of hosts"):
         with_spare(inventory, "10.0.0.5", "node4", keep=False)
-
-
-def test_a_host_with_the_chat_page_is_refused(inventory: Path) -> None:
     inventory.write_text(INVENTORY + "\n[webui]\nnode2\n")
     with pytest.raises(InputError, match=r"also in \[webui\]"):
         with_spare(inventory, "node2", "node4", keep=False)
     with_spare(inventory, "node2", "node4", keep=True)
+    inventory.write_text(INVENTORY + "\n[more:children]\nspares\n" + "[workers]\nnode4\n")
+    with pytest.raises(InputError, match="node4 is a spare and runs a rank"):
+        load([inventory])
 
 
 def test_a_change_that_the_hosts_cannot_carry_is_refused_before_anything_is_written(inventory: Path) -> None:
@@ -114,24 +114,14 @@ def test_a_change_that_the_hosts_cannot_carry_is_refused_before_anything_is_writ
 
 
 def test_a_replacement_is_checked_and_shown_before_it_is_written(inventory: Path) -> None:
-    change = replacement(RunOptions([inventory]), "node3", "node4", keep=False)
-    assert inventory.read_text() == INVENTORY
-    assert "-node3 ansible_host=192.0.2.13 nic=ens5" in change.diff
-    assert "+node4 ansible_host=192.0.2.14 nic=ens6" in change.diff
-
-
-def test_the_draft_of_a_change_takes_nobodys_file(inventory: Path) -> None:
+    """Its draft takes nobody's file."""
     others = inventory.with_name(f".{inventory.stem}.changed{inventory.suffix}")
     others.write_text("mine\n")
-    replacement(RunOptions([inventory]), "node2", "node4", keep=False)
-    assert others.read_text() == "mine\n"
+    change = replacement(RunOptions([inventory]), "node3", "node4", keep=False)
+    assert (inventory.read_text(), others.read_text()) == (INVENTORY, "mine\n")
+    assert "-node3 ansible_host=192.0.2.13 nic=ens5" in change.diff
+    assert "+node4 ansible_host=192.0.2.14 nic=ens6" in change.diff
     assert {path.name for path in inventory.parent.iterdir()} == {inventory.name, others.name}
-
-
-def test_a_spare_that_runs_a_rank_is_refused(inventory: Path) -> None:
-    inventory.write_text(INVENTORY + "\n[more:children]\nspares\n" + "[workers]\nnode4\n")
-    with pytest.raises(InputError, match="node4 is a spare and runs a rank"):
-        load([inventory])
 
 
 VARIABLES = "[all:vars]\ngpus=8\ngpu=A100-80G\nmodel=org/model\n"

@@ -39,9 +39,11 @@ def rank(
 NEW = change([rank(0), rank(1)])["generation"]
 
 
-def test_a_generation_is_all_ranks_together() -> None:
+def test_a_generation_is_all_ranks_together_and_kept_while_new_or_returned_to() -> None:
     assert change([rank(0), rank(1, fingerprint="other")])["generation"] != NEW
     assert change([rank(1), rank(0)])["generation"] == NEW
+    assert change(both(""))["keep"] == [NEW]
+    assert change(both(OLD, old=5.0, older=3.0))["keep"] == [NEW, OLD]
 
 
 def both(current: str, **state: Any) -> list[dict[str, Any]]:
@@ -89,11 +91,6 @@ def test_what_restarts_and_what_it_returns_to(
     assert not fallback or found["fallback_hosts"] == ["node0", "node1"]
 
 
-def test_what_is_kept_is_new_or_returned_to() -> None:
-    assert change(both(""))["keep"] == [NEW]
-    assert change(both(OLD, old=5.0, older=3.0))["keep"] == [NEW, OLD]
-
-
 def test_a_shape_with_fewer_hosts_returns_to_no_other_version_than_what_runs() -> None:
     here = [rank(0, OLD, **{OLD: 5.0})]
     here[0]["seen"]["generations"][OLDER] = {"worked_at": 3.0, "rank": 0, "ranks": 1}
@@ -103,10 +100,8 @@ def test_a_shape_with_fewer_hosts_returns_to_no_other_version_than_what_runs() -
 
 
 def test_a_rollback_that_fails_returns_to_what_runs() -> None:
+    """Also if no run saw it serve."""
     assert rollback(both(OLDER, old=5.0, older=3.0, third=1.0), "third")["fallback"] == OLDER
-
-
-def test_a_rollback_that_fails_returns_to_what_runs_also_if_no_run_saw_it_serve() -> None:
     found = rollback(both(NEW, **{NEW: 0, OLD: 5.0}), OLD)
     assert (found["generation"], found["fallback"], found["fallback_hosts"]) == (OLD, NEW, ["node0", "node1"])
     assert NEW in found["keep"]
@@ -120,10 +115,10 @@ def test_rollback_goes_to_the_version_before_and_can_return() -> None:
     assert (found["generation"], found["fallback"]) == (OLDER, OLD)
     back = rollback(both(OLDER, old=5.0, older=9.0))
     assert (back["generation"], back["fallback"]) == (OLD, OLDER)
-
-
-def test_rollback_with_one_version_has_nowhere_to_go() -> None:
+    # With one version, or with a rank twice, it has nowhere to go.
     assert rollback(both(OLD, old=5.0))["generation"] == ""
+    twice = [{**rank(1, OLD, old=5.0, older=3.0), "rank": number} for number in (0, 1)]
+    assert rollback(twice)["generation"] == ""
 
 
 def replica(current: str, **served: float) -> list[dict[str, Any]]:
@@ -271,8 +266,3 @@ def test_a_host_that_returns_in_another_ranks_place_gets_a_container_of_that_ran
     found = change([rank(0, old, **{old: 1.0}), spare, returned])
     assert found["generation"] != old
     assert found["restart"]
-
-
-def test_a_rollback_returns_to_no_generation_with_a_rank_twice() -> None:
-    ranks = [{**rank(1, OLD, old=5.0, older=3.0), "rank": number} for number in (0, 1)]
-    assert rollback(ranks)["generation"] == ""

@@ -70,22 +70,15 @@ def sign_in(page: Page, password: str, previous: str = "") -> tuple[str, bool]:
     return webui_check._sign_in(module)
 
 
-def test_the_account_has_the_password(page: Page) -> None:
-    assert sign_in(page, "old-password", "older") == ("session", False)
-
-
 def test_the_account_gets_the_new_password(page: Page) -> None:
+    assert sign_in(page, "old-password", "older") == ("session", False)
+    for previous in ("", "wrong"):
+        with pytest.raises(FailedError, match="made with another password"):
+            sign_in(page, "new-password", previous)
+    assert page.password == "old-password"
     assert sign_in(page, "new-password", "old-password") == ("session", True)
     assert page.password == "new-password"
     assert sign_in(page, "new-password", "old-password") == ("session", False)
-
-
-def test_without_the_previous_password_nothing_is_changed(page: Page) -> None:
-    with pytest.raises(FailedError, match="made with another password"):
-        sign_in(page, "new-password")
-    with pytest.raises(FailedError, match="made with another password"):
-        sign_in(page, "new-password", "wrong")
-    assert page.password == "old-password"
 
 
 def test_a_page_that_refuses_the_change_is_an_error_without_the_passwords(page: Page) -> None:
