@@ -147,10 +147,13 @@ def test_a_switch_that_was_killed_goes_on_or_back(tmp_path: Path, steps: int, th
 
 
 def test_a_container_without_a_generation_is_replaced(tmp_path: Path) -> None:
-    docker = StandInDocker(**{NAME: "", f"{NAME}.new": "new"})
+    docker = StandInDocker(**{NAME: "", f"{NAME}.new": "new", f"{NAME}-1": "another replica's"})
     generations(docker, tmp_path).record("new", record(tmp_path, "key: new"))
+    assert set(generations(docker, tmp_path).read()["generations"]) == {"new"}
     generations(docker, tmp_path).make_current("new")
-    assert [one.name for one in docker.found] == [NAME]
+    assert [one.name for one in docker.found] == [NAME, f"{NAME}-1"]
+    (tmp_path / NAME / "new.json").write_text('{"url": ')  # cut short by power loss
+    assert generations(docker, tmp_path).read()["generations"]["new"]["worked_at"] == 0
 
 
 def test_the_restart_policy_comes_when_it_has_served(tmp_path: Path) -> None:
@@ -166,38 +169,24 @@ def test_the_restart_policy_comes_when_it_has_served(tmp_path: Path) -> None:
     assert [path.stem for path in (tmp_path / NAME).iterdir()] == ["new"]
 
 
-def test_the_image_of_a_removed_generation_goes_with_it(tmp_path: Path) -> None:
-    docker = two(tmp_path)
-    generations(docker, tmp_path).make_current("new")
-    generations(docker, tmp_path).keep("new", ["new", "old"], restarted=True)
-    assert set(docker.images.found) == {"sha256:old", "sha256:new"}
-    generations(docker, tmp_path).prune(["new"])
-    assert set(docker.images.found) == {"sha256:new"}
-
-
-@pytest.mark.parametrize("use", ["a container", "a second name"])
-def test_an_image_that_has_another_use_stays(tmp_path: Path, use: str) -> None:
+@pytest.mark.parametrize(
+    ("use", "stays"), [("", False), ("a container", True), ("a second name", True), ("it is gone", False)]
+)
+def test_the_image_of_a_removed_generation_goes_unless_it_has_another_use(
+    tmp_path: Path, use: str, stays: bool
+) -> None:
     docker = two(tmp_path)
     if use == "a container":
         docker.found.append(StandInContainer(docker, "someone-elses", "old"))
-    else:
+    if use == "a second name":
         docker.images.found["sha256:old"].append("kept:1")
     generations(docker, tmp_path).make_current("new")
-    assert generations(docker, tmp_path).prune(["new"])["changed"]
+    generations(docker, tmp_path).keep("new", ["new", "old"], restarted=True)
     assert set(docker.images.found) == {"sha256:old", "sha256:new"}
-
-
-def test_an_image_that_is_gone_is_no_error(tmp_path: Path) -> None:
-    docker = two(tmp_path)
-    generations(docker, tmp_path).make_current("new")
-    del docker.images.found["sha256:old"]
+    if use == "it is gone":
+        del docker.images.found["sha256:old"]
     assert generations(docker, tmp_path).prune(["new"])["changed"]
-
-
-def test_a_record_that_power_loss_cut_short_counts_as_never_served(tmp_path: Path) -> None:
-    docker = two(tmp_path)
-    (tmp_path / NAME / "old.json").write_text('{"url": ')
-    assert generations(docker, tmp_path).read()["generations"]["old"]["worked_at"] == 0
+    assert set(docker.images.found) == ({"sha256:old", "sha256:new"} if stays else {"sha256:new"})
 
 
 NEW_NAME = f"{NAME}-chat"
@@ -426,8 +415,3 @@ def test_what_took_over_waits_again_when_it_is_planned_again(tmp_path: Path) -> 
         planned = {**record(tmp_path, "key: new"), "supervision": supervision}
         generations(docker, tmp_path).record("new", planned)
         assert generations(docker, tmp_path).read()["generations"]["new"]["worked_at"] == worked_at
-
-
-def test_the_generations_of_another_replica_are_not_its_own(tmp_path: Path) -> None:
-    docker = StandInDocker(**{NAME: "old", f"{NAME}-1": "other"})
-    assert set(generations(docker, tmp_path).read()["generations"]) == {"old"}

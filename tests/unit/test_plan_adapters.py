@@ -135,27 +135,24 @@ def test_the_rank_is_the_largest_of_its_matrices(
     assert read_folder(adapter(tmp_path / "lora", **config)).largest_rank == expected
 
 
-@pytest.mark.parametrize("config", [{}, {"r": "8"}, {"r": 0}, {"r": 8, "rank_pattern": {"q": 1 << 40}}])
-def test_a_config_without_a_usable_rank_is_refused(tmp_path: Path, config: dict[str, object]) -> None:
-    with pytest.raises((InputError, UntrustedError)):
-        read_folder(adapter(tmp_path / "lora", **config))
-
-
 @pytest.mark.parametrize(
-    "key",
+    ("config", "error"),
     [
-        {"target_modules": {"q_proj": 1}},
-        {"target_modules": ["q_proj\u001b[2J"]},
-        {"target_modules": [7]},
-        {"rank_pattern": {"q_proj": -1}},
+        ({}, (InputError, UntrustedError)),
+        ({"r": "8"}, (InputError, UntrustedError)),
+        ({"r": 0}, (InputError, UntrustedError)),
+        ({"r": 8, "rank_pattern": {"q": 1 << 40}}, (InputError, UntrustedError)),
+        ({"r": 8, "rank_pattern": {"q_proj": -1}}, UntrustedError),
+        ({"r": 8, "target_modules": {"q_proj": 1}}, UntrustedError),
+        ({"r": 8, "target_modules": ["q_proj\u001b[2J"]}, UntrustedError),
+        ({"r": 8, "target_modules": [7]}, UntrustedError),
     ],
 )
-def test_a_config_of_other_types_is_refused(key: dict[str, Any]) -> None:
-    with pytest.raises(UntrustedError):
-        parse({"r": 8, **key}, "org/lora")
-
-
-def test_a_folder_that_is_no_adapter_is_refused(tmp_path: Path) -> None:
+def test_a_config_of_no_usable_rank_or_of_other_types_is_refused(
+    tmp_path: Path, config: dict[str, Any], error: Any
+) -> None:
+    with pytest.raises(error):
+        read_folder(adapter(tmp_path / "lora", **config))
     with pytest.raises(InputError, match=r"adapter_config\.json is missing"):
         read_folder(tmp_path)
 
@@ -278,13 +275,6 @@ def test_the_memory_of_adapters_is_in_the_fit(
     assert "adapters" not in fits[0].estimates
 
 
-def test_lmdeploy_keeps_each_adapter_in_its_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = {f"r{rank}": adapter(tmp_path / f"r{rank}", **LORA | {"r": rank}) for rank in (8, 24)}
-    fit = served(tmp_path, monkeypatch, folders, "engine=lmdeploy").fit
-    # q_proj and v_proj of 36 layers: 4096 inputs, 4096 and 1024 outputs.
-    assert fit.terms["adapters"] == 36 * (8 + 24) * (4096 + 4096 + 4096 + 1024) * 2
-
-
 def test_adapters_that_leave_no_room_are_refused_as_weights_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,9 +311,16 @@ def test_fewer_slots_for_adapters_are_proposed_where_the_model_then_fits(
         assert fit.fits and f"{fit.kv_tokens_of_replica:,} tokens" in sentence
 
 
-def test_experts_of_an_adapter_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = {"a": adapter(tmp_path / "a", **LORA | {"r": 16})}
-    fit = served(tmp_path, monkeypatch, folders, "engine=vllm", model="Qwen/Qwen3-30B-A3B").fit
+def test_lmdeploy_keeps_each_adapter_in_its_rank_and_experts_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = {f"r{rank}": adapter(tmp_path / f"r{rank}", **LORA | {"r": rank}) for rank in (8, 16, 24)}
+    two = {name: folders[name] for name in ("r8", "r24")}
+    fit = served(tmp_path, monkeypatch, two, "engine=lmdeploy").fit
+    # q_proj and v_proj of 36 layers: 4096 inputs, 4096 and 1024 outputs.
+    assert fit.terms["adapters"] == 36 * (8 + 24) * (4096 + 4096 + 4096 + 1024) * 2
+    one = {"r16": folders["r16"]}
+    fit = served(tmp_path, monkeypatch, one, "engine=vllm", model="Qwen/Qwen3-30B-A3B").fit
     # Each of 128 experts in 48 layers: gate, up and down between 2048 and 768.
     experts = 128 * 48 * 16 * 3 * (2048 + 768) * 2
     assert experts < fit.terms["adapters"] < 1.06 * experts
@@ -353,33 +350,32 @@ def test_buffers_of_an_adapter_that_was_not_read(tmp_path: Path, monkeypatch: py
     assert any("not in the memory of the plan" in note for note in service.notes)
 
 
-def test_data_parallel_attention_excludes_adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = {"a": adapter(tmp_path / "a", **LORA)}
-    lines = 'engine=sglang\nengine_args="--enable-dp-attention --attn-dp-size 8"'
-    with pytest.raises(InputError, match="loads no adapter"):
-        served(tmp_path, monkeypatch, folders, lines, gpus=8)
+EXPERTS = "engine=vllm\nengine_args=--enable-expert-parallel --data-parallel-size"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "what"),
+    ("lines", "model", "what"),
     [
-        ("--data-parallel-size 8 --all2all-backend deepep_low_latency", "allgather_reducescatter"),
-        ("--data-parallel-size 2", "several data-parallel groups"),
+        (
+            "engine=sglang\nengine_args=--enable-dp-attention --attn-dp-size 8",
+            "Qwen/Qwen3-8B",
+            "loads no adapter",
+        ),
+        ("engine=vllm", "stepfun-ai/Step-3.5-Flash", "has no LoRA for"),
+        (f"{EXPERTS} 2", "Qwen/Qwen3-30B-A3B", "several data-parallel groups"),
+        (
+            f"{EXPERTS} 8 --all2all-backend deepep_low_latency",
+            "Qwen/Qwen3-30B-A3B",
+            "allgather_reducescatter",
+        ),
     ],
 )
-def test_layouts_in_which_vllm_has_no_adapters_of_experts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, what: str
+def test_layouts_and_architectures_without_adapters_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, model: str, what: str
 ) -> None:
     folders = {"a": adapter(tmp_path / "a", **LORA)}
-    lines = f'engine=vllm\nengine_args="--enable-expert-parallel {arguments}"'
     with pytest.raises(InputError, match=what):
-        served(tmp_path, monkeypatch, folders, lines, model="Qwen/Qwen3-30B-A3B", gpus=8)
-
-
-def test_an_architecture_without_adapters_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = {"a": adapter(tmp_path / "a", **LORA)}
-    with pytest.raises(InputError, match="has no LoRA for"):
-        served(tmp_path, monkeypatch, folders, "engine=vllm", model="stepfun-ai/Step-3.5-Flash", gpus=8)
+        served(tmp_path, monkeypatch, folders, lines, model=model, gpus=8)
 
 
 def sent(config: str) -> str:

@@ -318,30 +318,19 @@ def test_a_cause_in_a_log_is_named_as_diagnose_names_it(
 
 
 def test_a_container_that_docker_does_not_create_has_dockers_words(cluster: Cluster, rehearse: Any) -> None:
+    """A host that refuses or is lost is no failure of the start."""
     head, worker = (host.name for host in cluster.services[0].hosts)
     failed = RankEvent(event="failed", why="invalid mount path: 'models' is not absolute")
     result, sent = rehearse({head: [failed], worker: []}, [NodeFacts(0, head, now=START)])
     assert (result.state, result.host, result.why) == ("failed", head, failed.why)
     assert {host for host, _ in sent} == {head}  # the others were not started
-
-
-def test_a_host_that_refuses_is_no_failure(cluster: Cluster, rehearse: Any) -> None:
-    head, worker = (host.name for host in cluster.services[0].hosts)
     refused = RankEvent(event="refused", why="GPU 0 is in use by process 7 with 80 GiB")
     result, _ = rehearse({head: [refused], worker: []}, facts(cluster))
     assert (result.state, result.host, result.why) == ("not rehearsed", head, refused.why)
-
-
-def test_a_lost_host_is_no_failure_of_the_start(cluster: Cluster, rehearse: Any) -> None:
-    head, worker = (host.name for host in cluster.services[0].hosts)
     lost = NotReadyError("the host does not answer", where=worker)
     result, _ = rehearse({head: [STARTED], worker: [lost]}, facts(cluster))
     assert (result.state, result.host, result.why) == ("not rehearsed", worker, "the host does not answer")
-
-
-def test_an_error_of_ours_is_raised(cluster: Cluster, rehearse: Any) -> None:
-    head, worker = (host.name for host in cluster.services[0].hosts)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError):  # an error of ours is raised
         rehearse({head: [STARTED], worker: [ZeroDivisionError()]}, facts(cluster))
 
 
