@@ -80,26 +80,25 @@ def head(*texts: str, metrics: HttpAnswer | None, flags: tuple[str, ...] = (), *
     return node(0, container(0, log, argv=(*ARGV, *flags), **changes), metrics=metrics)
 
 
-def test_the_figures_of_a_real_engine() -> None:
-    found = read_live(METRICS)
+@pytest.mark.parametrize(
+    ("more", "queued", "usage"),
+    [
+        ("", 141, 0.2),
+        # Of several schedulers the busiest, and of priorities their sum.
+        (
+            'sglang:num_queue_reqs{model_name="m",priority="1",tp_rank="0"} 3.0\n'
+            'sglang:token_usage{dp_rank="1",model_name="m",tp_rank="0"} 0.95\n'
+            'sglang:gen_throughput{dp_rank="1",model_name="m",tp_rank="0"} NaN\n',
+            141,
+            0.95,
+        ),
+    ],
+)
+def test_the_figures_of_a_real_engine(more: str, queued: int, usage: float) -> None:
+    found = read_live(METRICS + more)
     assert found is not None
-    assert (found.running, found.queued, found.token_usage) == (9, 141, 0.2)
+    assert (found.running, found.queued, found.token_usage) == (9, queued, usage)
     assert found.gen_throughput == pytest.approx(27.86, abs=0.01)
-
-
-def test_of_several_schedulers_the_busiest_and_of_priorities_their_sum() -> None:
-    text = METRICS + (
-        'sglang:num_queue_reqs{model_name="m",priority="1",tp_rank="0"} 3.0\n'
-        'sglang:token_usage{dp_rank="1",model_name="m",tp_rank="0"} 0.95\n'
-        'sglang:gen_throughput{dp_rank="1",model_name="m",tp_rank="0"} NaN\n'
-    )
-    found = read_live(text)
-    assert found is not None
-    assert (found.queued, found.token_usage) == (141, 0.95)
-    assert found.gen_throughput == pytest.approx(27.86, abs=0.01)
-
-
-def test_no_figures_in_the_metrics_of_another_program() -> None:
     assert read_live('python_info{version="3.11"} 1.0\nsglang:context_len{} 4096.0\n') is None
 
 
@@ -135,11 +134,12 @@ def test_ranks_that_write_the_same_line_are_counted_once() -> None:
 
 
 def test_a_queue_beside_free_cache_is_let_in() -> None:
-    found = advise(live(), past(*[report()] * 3), {})
-    assert [(one.setting, one.change) for one in found] == [
-        ("--schedule-conservativeness", "lower it to 0.3 (now 1.0)")
-    ]
-    assert found[0].why == "141 requests wait although token usage is 0.20, below 0.9"
+    (found,) = advise(live(), past(*[report()] * 3), {})
+    assert (found.setting, found.change) == ("--schedule-conservativeness", "lower it to 0.3 (now 1.0)")
+    assert found.why == "141 requests wait although token usage is 0.20, below 0.9"
+    # A limit of requests is no matter of it.
+    then = past(SIZES.format(chunk=8192, most=9), *[report()] * 3)
+    assert advised(live(), then) == {"--max-running-requests": "raise it above 9, as many as run"}
 
 
 @pytest.mark.parametrize(
@@ -157,11 +157,6 @@ def test_scheduling_that_needs_no_change(
     now: dict[str, float], then: list[str], given: dict[str, str]
 ) -> None:
     assert advised(live(**now), past(*then), given) == {}
-
-
-def test_a_limit_of_requests_is_no_matter_of_conservativeness() -> None:
-    then = past(SIZES.format(chunk=8192, most=9), *[report()] * 3)
-    assert advised(live(), then) == {"--max-running-requests": "raise it above 9, as many as run"}
 
 
 @pytest.mark.parametrize(
@@ -249,14 +244,11 @@ def test_from_a_running_head() -> None:
     assert [one.change for one in found.advice] == ["lower it to 0.3 (now 0.7)"]
 
 
-def test_an_engine_that_died_of_memory_is_advised_without_live_figures() -> None:
+def test_memory_that_was_used_up_now_or_in_the_run_before() -> None:
     gone = head(DECODE_OOM, metrics=HttpAnswer(0, "Connection refused"))
     found = tune([gone, node(1, None)])
     assert found.live is None
     assert [one.setting for one in found.advice] == ["--max-running-requests"]
-
-
-def test_memory_that_was_used_up_in_the_run_before() -> None:
     again = head(metrics=HttpAnswer(200, METRICS), earlier=lines(PREFILL_OOM))
     assert [one.setting for one in tune([again]).advice] == ["--chunked-prefill-size"]
 
@@ -326,10 +318,7 @@ def test_an_engine_without_rules_shows_its_figures(waiting: str, says: str) -> N
     text = f'x:running{{model="m"}} 2\nx:waiting {waiting}\nx:usage 0.5\n'
     found = tuning.tune([head(metrics=HttpAnswer(200, text))], Untuned())  # type: ignore[arg-type]
     assert found.advice is None
-    console = Console(width=200, highlight=False)
-    with console.capture() as capture:
-        shown.print_tuning(found, console)
-    said = capture.get()
+    said = printed(found)
     assert f"running 2, queued {waiting}, token usage 0.50\n" in said
     assert "There are no tuning rules for Other" in said
     assert says in said

@@ -107,19 +107,6 @@ def test_layouts_that_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("id", "tensor", "arguments"),
-    [
-        (QWEN_VL, 32, "--mm-encoder-tp-mode data"),
-        (QWEN_VL, 32, "--language-model-only"),
-        (QWEN_VL, 16, ""),
-        ("google/gemma-4-E4B-it", 8, ""),  # its class does not divide the 12 heads
-    ],
-)
-def test_the_part_that_reads_images_can_be_whole_on_each_rank(id: str, tensor: int, arguments: str) -> None:
-    assert layout_problems(model(id), tensor, nodes=4, arguments=arguments) == []
-
-
-@pytest.mark.parametrize(
     ("id", "tensor", "keywords"),
     [
         (LLAMA, 16, {"nodes": 2}),
@@ -136,6 +123,11 @@ def test_the_part_that_reads_images_can_be_whole_on_each_rank(id: str, tensor: i
         ("stepfun-ai/Step-3.7-Flash-FP8", 8, {"arguments": "--enable-expert-parallel"}),
         # FP8 with one scale a tensor.
         ("tencent/Hy3-FP8", 8, {}),
+        # The part that reads images can be whole on each rank.
+        (QWEN_VL, 32, {"nodes": 4, "arguments": "--mm-encoder-tp-mode data"}),
+        (QWEN_VL, 32, {"nodes": 4, "arguments": "--language-model-only"}),
+        (QWEN_VL, 16, {"nodes": 4}),
+        ("google/gemma-4-E4B-it", 8, {"nodes": 4}),  # its class does not divide the 12 heads
     ],
 )
 def test_published_layouts_are_accepted(id: str, tensor: int, keywords: dict[str, Any]) -> None:
@@ -175,15 +167,6 @@ def test_every_model_of_the_catalogue_is_served(gpu: str) -> None:
         assert all("from compute capability" in problem for problem in problems), problems
 
 
-def test_int8_in_blocks_is_refused() -> None:
-    (problem,) = refused(model("meituan/DeepSeek-R1-Block-INT8"), "A100-80G")
-    assert "does not have the quantisation blockwise_int8" in problem
-
-
-def test_fp8_is_served_from_turing_on() -> None:
-    assert ENGINE.fp8_capability(model(R1)) == (7, 5)
-
-
 @together(
     ("changes", "gpu", "arguments", "task", "words"),
     [
@@ -198,6 +181,8 @@ def test_fp8_is_served_from_turing_on() -> None:
             "has no LoRA for BeamForCausalLM",
         ),
         ({"dtype": "bitsandbytes"}, "H100-80G", "", "chat", "does not have the quantisation bitsandbytes"),
+        ({"dtype": "blockwise_int8"}, "A100-80G", "", "chat", "have the quantisation blockwise_int8"),
+        ({"dtype": "int8"}, "A100-80G", "", "chat", "its config.json has no quantization_config"),
         ({"dtype": "mxfp4"}, "T4", "", "chat", "mxfp4 from compute capability 8.0 on, unlike T4"),
         ({}, "V100-32G", "", "chat", "has kernels from compute capability 7.5 on, unlike V100-32G"),
     ],
@@ -318,15 +303,9 @@ def quantized(dtype: str, config: dict[str, object]) -> Checkpoint:
     return model(QWEN, dtype=dtype, quantization=quantization.read(config, "x"))
 
 
-def test_fp8_of_other_methods_has_their_lowest_capability() -> None:
-    assert ENGINE.fp8_capability(quantized("fp8", {"quant_method": "modelopt", "quant_algo": "FP8"})) == (
-        8,
-        0,
-    )
+def test_fp8_has_the_lowest_capability_of_its_method() -> None:
+    modelopt = quantized("fp8", {"quant_method": "modelopt", "quant_algo": "FP8"})
+    assert ENGINE.fp8_capability(modelopt) == (8, 0)
     assert ENGINE.fp8_capability(quantized("fp8", {"quant_method": "compressed-tensors"})) == (7, 5)
     assert ENGINE.fp8_capability(quantized("fp8", {"quant_method": "fbgemm_fp8"})) is None
-
-
-def test_int8_without_a_description_is_refused() -> None:
-    (problem,) = refused(model(QWEN, dtype="int8"), "A100-80G")
-    assert "its config.json has no quantization_config" in problem
+    assert ENGINE.fp8_capability(model(R1)) == (7, 5)

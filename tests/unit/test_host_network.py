@@ -48,11 +48,13 @@ def test_a_published_port_carries_its_containers_name(
     assert host_network.busy_ports([port])[0]["container"] == "headfirst-webui"
 
 
-def test_a_refused_connection_is_an_answer() -> None:
+def test_a_silent_peer_is_reported_and_a_refused_connection_is_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert host_network.unreachable(["127.0.0.1"], [free_port()]) == []
-
-
-def test_a_silent_peer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    # More peers than connections at a time.
+    peers = [f"127.0.{number // 200}.{number % 200 + 1}" for number in range(host_network.AT_ONCE + 50)]
+    assert host_network.unreachable(peers, [free_port()]) == []
     monkeypatch.setattr(host_network, "_outcomes", lambda targets: {("10.0.0.1", 30000): 0})
     assert host_network.unreachable(["10.0.0.1", "10.0.0.2"], [22, 30000]) == ["10.0.0.2"]
 
@@ -60,11 +62,6 @@ def test_a_silent_peer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_port_where_nobody_listens_is_not_cut_off(listener: socket.socket) -> None:
     assert host_network.cut_ports(["127.0.0.1"], [listener.getsockname()[1], free_port()]) == []
     assert host_network.cut_ports([], [22]) == []
-
-
-def test_more_peers_than_connections_at_a_time_are_all_heard() -> None:
-    peers = [f"127.0.{number // 200}.{number % 200 + 1}" for number in range(host_network.AT_ONCE + 50)]
-    assert host_network.unreachable(peers, [free_port()]) == []
 
 
 def test_a_port_that_is_closed_is_named_with_its_peer(monkeypatch: pytest.MonkeyPatch) -> None:

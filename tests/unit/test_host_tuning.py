@@ -75,17 +75,15 @@ def test_a_service_keeps_running(active: str, enabled: str, expected: bool) -> N
     assert host_tuning.keeps_running({"ActiveState": active, "UnitFileState": enabled}) is expected
 
 
-def test_the_address_that_connections_come_from() -> None:
-    assert host_firewall.sources(["127.0.0.1", "127.9.9.9"]) == {
-        "127.0.0.1": "127.0.0.1",
-        "127.9.9.9": "127.0.0.1",
-    }
-
-
-def test_limits_that_may_not_be_set(tmp_path: Path) -> None:
+def test_sources_limits_and_the_digest_of_the_rules(tmp_path: Path) -> None:
+    sources = host_firewall.sources(["127.0.0.1", "127.9.9.9"])
+    assert sources == {"127.0.0.1": "127.0.0.1", "127.9.9.9": "127.0.0.1"}
     command = "prlimit --memlock=8388608:8388608 --nofile=20000:20000 echo set"
     assert not host_tuning.limits_refused(Commands(tmp_path, {command: "set\n"}), "8192", 20000)
     assert host_tuning.limits_refused(Commands(tmp_path), "unlimited", 20000)
+    rule = 'tcp dport @closed reject with icmpx admin-prohibited comment "headfirst 0123abc"'
+    assert host_firewall.digest(f"table inet headfirst {{\n\t\t{rule}\n}}") == "0123abc"
+    assert host_firewall.digest("") == ""
 
 
 def test_files_that_do_not_hold_the_wanted_text(tmp_path: Path) -> None:
@@ -116,9 +114,8 @@ def test_names_that_need_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_names_are_really_asked_for() -> None:
-    assert host_tuning.unresolved({"localhost": "127.0.0.1", "no-such-name.invalid": "10.0.0.1"}) == {
-        "no-such-name.invalid"
-    }
+    names = {"localhost": "127.0.0.1", "no-such-name.invalid": "10.0.0.1"}
+    assert host_tuning.unresolved(names) == {"no-such-name.invalid"}
     assert host_tuning.unresolved({"localhost": "10.0.0.1"}) == {"localhost"}
 
 
@@ -133,18 +130,9 @@ def test_peers_and_ports_in_one_notation() -> None:
     peers = ["fd00::2", "10.0.0.10", "10.0.0.9/32", "10.1.2.3/16", "10.0.0.10"]
     assert host_firewall.normal_peers(peers) == ["10.0.0.9", "10.0.0.10", "10.1.0.0/16", "fd00::2"]
     assert host_firewall.normal_ports(["32768-60999", "5000"]) == [(5000, 5000), (32768, 60999)]
-
-
-@pytest.mark.parametrize("port", ["0", "65536", "9-8", "ssh", "", "1-2-3"])
-def test_what_is_no_port(port: str) -> None:
-    with pytest.raises(ValueError):
-        host_firewall.normal_ports([port])
-
-
-def test_the_digest_of_the_rules_in_the_kernel() -> None:
-    rule = 'tcp dport @closed reject with icmpx admin-prohibited comment "headfirst 0123abc"'
-    assert host_firewall.digest(f"table inet headfirst {{\n\t\t{rule}\n}}") == "0123abc"
-    assert host_firewall.digest("") == ""
+    for port in ("0", "65536", "9-8", "ssh", "", "1-2-3"):
+        with pytest.raises(ValueError):
+            host_firewall.normal_ports([port])
 
 
 ADDED = """\

@@ -230,12 +230,6 @@ def test_a_model_of_no_family_gets_no_parser(id: str, architecture: str) -> None
     assert len(choice.left_out) == 2
 
 
-def test_the_task_comes_from_the_family() -> None:
-    embedding = model("Qwen/Qwen3-0.6B").model_copy(update={"id": "Qwen/Qwen3-Embedding-0.6B"})
-    assert families.task(embedding) == "embedding"
-    assert families.task(model()) == "chat"
-
-
 def test_nothing_is_added_unasked() -> None:
     for id in catalogue.ids():
         assert choose(situation(model(id), "--stream-interval", "2")).arguments == ("--stream-interval", "2")
@@ -501,15 +495,12 @@ def test_dp_attention_lowers_the_conservativeness_once() -> None:
     assert tp[-2:] == ("--schedule-conservativeness", "0.3")
 
 
-def test_parsers_alone_bring_no_tuning() -> None:
-    choice = choose(situation(model(), parsers=True))
-    assert [(one.flag, one.value) for one in choice.chosen] == [
+def test_each_preset_of_deepseek_r1() -> None:
+    parsers = choose(situation(model(), parsers=True)).chosen
+    assert [(one.flag, one.value) for one in parsers] == [
         ("--reasoning-parser", "deepseek-r1"),
         ("--tool-call-parser", "deepseekv3"),
     ]
-
-
-def test_each_preset_of_deepseek_r1() -> None:
     assert "--speculative-algorithm EAGLE" in " ".join(choose(situation(model(), preset="latency")).arguments)
     throughput = choose(searched("throughput")).arguments
     assert throughput[:6] == ("--attn-dp-size", "8", "--ep-size", "8", "--chunked-prefill-size", "65536")
@@ -538,9 +529,7 @@ def test_the_same_argument_of_the_user_is_no_conflict() -> None:
     choice = choose(situation(model(), "--reasoning-parser", "deepseek-r1", parsers=True))
     assert choice.left_out == ()
     assert choice.arguments.count("--reasoning-parser") == 1
-
-
-def test_a_rule_whose_one_flag_the_user_sets_is_left_out_as_a_whole() -> None:
+    # A rule whose one flag the user sets is left out as a whole.
     choice = choose(situation(model(), "--speculative-num-steps", "1", preset="latency"))
     assert "--speculative-algorithm" not in choice.arguments
 
@@ -662,5 +651,7 @@ def test_what_is_not_chosen_is_in_the_text_the_json_and_the_report(
         ("somebody/else", "chat"),
     ],
 )
-def test_the_task_by_the_id_alone(id: str, task: str) -> None:
+def test_the_task_comes_from_the_family(id: str, task: str) -> None:
     assert families.task_of_id(id) == task
+    assert families.task(model("Qwen/Qwen3-0.6B").model_copy(update={"id": id})) == task
+    assert families.task(model()) == "chat"

@@ -143,19 +143,24 @@ def test_a_clients_message_is_one_short_line_without_escape_sequences() -> None:
 # What a checkpoint's own files name.
 
 
+OTHER_FILES = ("../../x.safetensors", "/x.safetensors", "a\\b", ".ssh/x", "", 1, None, ["a.safetensors"])
+
+
 @pytest.mark.parametrize(
-    "shard", ["../../x.safetensors", "/x.safetensors", "a\\b", ".ssh/x", "", 1, None, ["a.safetensors"]]
+    ("text", "error"),
+    [
+        *((json.dumps({"weight_map": {"a": shard}}), HeadfirstError) for shard in OTHER_FILES),
+        *(
+            (text, NotReadyError)
+            for text in ('{"weight_map": ' + "[" * 100_000, '{"a": 1, "a": 2}', "[]", "{")
+        ),
+    ],
 )
-def test_an_index_that_names_other_files_is_refused(shard: object, tmp_path: Path) -> None:
-    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"a": shard}}))
-    with pytest.raises(HeadfirstError):
-        read_index(tmp_path)
-
-
-@pytest.mark.parametrize("text", ['{"weight_map": ' + "[" * 100_000, '{"a": 1, "a": 2}', "[]", "{"])
-def test_an_index_that_is_no_json_object_is_refused(text: str, tmp_path: Path) -> None:
+def test_an_index_of_other_files_or_of_no_json_object_is_refused(
+    text: str, error: type[HeadfirstError], tmp_path: Path
+) -> None:
     (tmp_path / INDEX).write_text(text)
-    with pytest.raises(NotReadyError):
+    with pytest.raises(error):
         read_index(tmp_path)
 
 
