@@ -160,9 +160,6 @@ def test_wilson(right: int, total: int, limits: tuple[float, float]) -> None:
 )
 def test_mcnemar(lost: int, gained: int, p: float) -> None:
     assert mcnemar(lost, gained) == mcnemar(gained, lost) == pytest.approx(p)
-
-
-def test_mcnemar_of_many_pairs() -> None:
     assert 0 < mcnemar(30_000, 31_000) < 1e-4
 
 
@@ -178,9 +175,7 @@ def test_the_difference_of_pairs(
     both: int, lost: int, gained: int, neither: int, limits: tuple[float, float]
 ) -> None:
     assert paired_difference(both, lost, gained, neither) == pytest.approx(limits, abs=5e-5)
-
-
-def test_the_difference_of_equal_runs_is_limited_by_their_size() -> None:
+    # That of equal runs is limited by their size.
     few, many = paired_difference(40, 0, 0, 10), paired_difference(4000, 0, 0, 1000)
     assert few.low < many.low < 0 < many.high < few.high
     assert many.high < 0.001
@@ -220,11 +215,8 @@ def test_the_verdict(old: str, new: str, verdict: str) -> None:
 def test_runs_on_other_questions_are_not_compared() -> None:
     with pytest.raises(InputError, match="answered none of these questions"):
         compare(run(answers("!+")), run(answers("+!")))
-
-
-def test_what_else_differs_is_listed() -> None:
     other = SETUP.model_copy(update={"max_tokens": 8, "data": "e"})
-    assert differences(SETUP, other) == {"max_tokens": (9, 8)}
+    assert differences(SETUP, other) == {"max_tokens": (9, 8)}, "what else differs"
 
 
 def test_a_run_is_written_and_read(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from typing import Any
 
@@ -44,11 +43,6 @@ def test_the_quickest_answer_is_the_surest(ahead: float) -> None:
     assert clock.offset == pytest.approx(ahead, abs=0.03)
     assert abs(clock.offset - ahead) <= clock.error + 0.001
     assert clock.corrected(1000.0 + ahead) == pytest.approx(1000.0, abs=0.03)
-
-
-def test_a_script_that_ended() -> None:
-    with pytest.raises(EOFError):
-        measure(io.BytesIO(), io.BytesIO())
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ def test_a_node_that_answers_wrongly_is_a_node_with_its_problem(monkeypatch: pyt
 
 @pytest.mark.parametrize("told", ["nan", "inf", "-1", "1e300", "x", ""])
 def test_a_clock_that_is_none(told: str) -> None:
-    with pytest.raises((ValueError, EOFError)):
+    with pytest.raises(ValueError if told else EOFError):
         measure(io.BytesIO(), io.BytesIO(f"{told}\n".encode() * 9 if told else b""))
 
 
@@ -359,10 +359,6 @@ class Docker:
 CONTAINER = described()
 
 
-def test_a_container_as_the_engine_describes_it() -> None:
-    assert status.container_fields(Docker(CONTAINER), "node1", "x")["state"] == "running"  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     "attrs",
     [
@@ -372,6 +368,7 @@ def test_a_container_as_the_engine_describes_it() -> None:
     ],
 )
 def test_a_container_as_no_engine_describes_it(attrs: Any) -> None:
+    assert status.container_fields(Docker(CONTAINER), "node1", "x")["state"] == "running"  # type: ignore[arg-type]
     with pytest.raises(UntrustedError) as raised:
         status.container_fields(Docker(attrs), "node1", "x")  # type: ignore[arg-type]
     assert raised.value.where == "node1"

@@ -190,11 +190,21 @@ def test_ranks_divide_the_heads_of_the_draft_too(
         assert service(tmp_path, monkeypatch, f"{lines}tensor_parallel=8\n{whole}", gpus=8).draft_model
 
 
-def test_groups_of_their_own_exclude_a_model_of_its_own_in_sglang(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        ("draft_model=a/b-eagle3\ntask=embedding", "task=embedding generates no text"),
+        ("draft_model_revision=main", "without draft_model"),
+        (
+            "draft_model=Qwen/Qwen3-0.6B\nengine_args=--enable-dp-attention --attn-dp-size 2",
+            "excludes a draft that is a model of its own",
+        ),
+    ],
+)
+def test_what_cannot_draft_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, what: str
 ) -> None:
-    lines = 'draft_model=Qwen/Qwen3-0.6B\nengine_args="--enable-dp-attention --attn-dp-size 2"'
-    with pytest.raises(InputError, match="excludes a draft that is a model of its own"):
+    with pytest.raises(InputError, match=what):
         service(tmp_path, monkeypatch, lines, gpus=2)
 
 
@@ -331,11 +341,6 @@ def test_the_code_of_a_draft_is_not_vouched_for_by_the_models_commit(
         assert planned(draft, "trust_remote_code=true").draft_model
 
 
-def test_a_task_without_tokens_has_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="task=embedding generates no text"):
-        service(tmp_path, monkeypatch, "draft_model=a/b-eagle3\ntask=embedding")
-
-
 def test_vllm_lowers_the_longest_request_to_that_of_a_model_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,11 +363,6 @@ def test_a_model_that_fits_without_its_draft_is_an_alternative(
     (sentence,) = [line for line in planned.alternatives if "without draft_model" in line]
     alone = service(tmp_path, monkeypatch, "", model="Qwen/Qwen3-32B", gpus=1).fit
     assert alone.fits and f"{alone.kv_tokens:,} tokens" in sentence
-
-
-def test_a_revision_needs_a_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="without draft_model"):
-        service(tmp_path, monkeypatch, "draft_model_revision=main")
 
 
 def test_every_host_gets_the_whole_draft_at_its_revision(

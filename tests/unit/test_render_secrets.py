@@ -39,15 +39,11 @@ def role_file(role: str, template: str, variables: dict[str, Any]) -> dict[str, 
     return values(text.strip())
 
 
-def test_the_files_are_private(tmp_path: Path) -> None:
-    make(planned("lab.ini"), tmp_path)
+def test_the_files_are_private_and_the_second_run_keeps_the_secrets(tmp_path: Path) -> None:
+    once = make(planned("lab.ini"), tmp_path)
     folder = tmp_path / "secrets"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-
-
-def test_the_second_run_keeps_the_secrets(tmp_path: Path) -> None:
-    once = make(planned("lab.ini"), tmp_path)
     (tmp_path / "programs").rename(tmp_path / "old")
     assert make(planned("lab.ini"), tmp_path) == once
 
@@ -84,7 +80,7 @@ def test_the_pages_file_is_that_of_the_role(tmp_path: Path) -> None:
     assert values(made["webui.env"]) == role_file("open_webui", "webui.env.j2", variables)
 
 
-def test_the_routers_file_is_that_of_the_role(tmp_path: Path) -> None:
+def test_replicas_and_routers_of_a_service_share_its_key(tmp_path: Path) -> None:
     made = make(planned(TWO_REPLICAS), tmp_path)
     variables = {
         "router_name": "headfirst-router-chat",
@@ -92,10 +88,6 @@ def test_the_routers_file_is_that_of_the_role(tmp_path: Path) -> None:
         "router_admin_key": made["router-key"].strip(),
     }
     assert values(made["router-chat.env"]) == role_file("router", "router.env.j2", variables)
-
-
-def test_replicas_of_a_service_share_its_key(tmp_path: Path) -> None:
-    made = make(planned(TWO_REPLICAS), tmp_path)
     files = [name for name in made if re.fullmatch(r"engine-chat(-\d)?\.yaml", name)]
     assert len(files) == 3
     keys = [yaml.safe_load(made[name])["api-key"] for name in files]
