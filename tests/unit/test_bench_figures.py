@@ -68,19 +68,14 @@ def test_percentiles_are_measured_values() -> None:
 
 
 def test_failed_requests_count_in_the_time_and_in_nothing_else() -> None:
-    failed = [
-        RequestTimes(start=4, end=8, error="queue full", status=503),
-        RequestTimes(start=4, end=5, error="reset"),
-    ]
+    reset = RequestTimes(start=4, end=5, error="reset")
+    failed = [RequestTimes(start=4, end=8, error="queue full", status=503), reset]
     found = point(FOUR, [*samples(20), *failed], 0)
     assert found.errors == {"HTTP 503: queue full": 1, "reset": 1}
     assert (found.failed, found.requests) == (2, 22)
     assert found.output_rate == pytest.approx(27.5)
     assert found.e2e and found.e2e.p99 == pytest.approx(0.2)
-
-
-def test_a_load_where_all_fails_has_no_times() -> None:
-    found = point(FOUR, [RequestTimes(start=1, end=2, error="reset")], 0)
+    found = point(FOUR, [reset], 0)
     assert (found.ttft, found.tpot, found.e2e, found.output_rate) == (None, None, None, 0)
 
 
@@ -215,6 +210,9 @@ def test_promises_have_units() -> None:
     for wrong in ("ttft=2", "ttfx=2s", "ttft=0s", "ttft=1s,ttft=2s", ","):
         with pytest.raises(InputError):
             slo.promises(wrong)
+    # A failed request keeps none.
+    measured = point(FOUR, [*samples(99), RequestTimes(start=0, end=1, error="reset")], 0)
+    assert slo.broken(measured, [Promise("ttft", 9)]) == ["1 requests failed"]
 
 
 def service(highest: float, seen: list[float]) -> Callable[[Load], bool]:
@@ -240,23 +238,15 @@ def test_the_highest_concurrency_is_found(highest: int) -> None:
 
 
 def test_the_highest_rate_is_found() -> None:
-    seen: list[float] = []
-    found = slo.search(loads("rate", "1,2"), service(5.3, seen))
+    found = slo.search(loads("rate", "1,2"), service(5.3, []))
     assert found.highest and found.limit
     assert 5.3 * 0.93 <= found.highest.value <= 5.3 < found.limit.value
-
-
-def test_a_search_ends_where_nothing_keeps_the_promise_or_nothing_breaks_it() -> None:
+    # A search ends where nothing keeps the promise or nothing breaks it.
     seen: list[float] = []
     found = slo.search(loads("concurrency", "4"), service(0.5, seen))
     assert found.highest is None
     assert min(seen) == 1
     assert slo.search(loads("concurrency", "1"), service(1e9, [])).limit is None
-
-
-def test_a_failed_request_keeps_no_promise() -> None:
-    measured = point(FOUR, [*samples(99), RequestTimes(start=0, end=1, error="reset")], 0)
-    assert slo.broken(measured, [Promise("ttft", 9)]) == ["1 requests failed"]
 
 
 def test_the_picture_is_svg_with_a_point_a_load() -> None:

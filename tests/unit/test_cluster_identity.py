@@ -46,17 +46,13 @@ def test_the_same_file_name_in_two_folders_is_two_clusters(tmp_path: Path) -> No
     assert secrets.credentials_file(prod) != secrets.credentials_file(test)
 
 
-def test_a_link_to_an_inventory_is_the_same_cluster(tmp_path: Path) -> None:
-    prod = cluster(tmp_path / "prod")
-    (tmp_path / "link").symlink_to(tmp_path / "prod")
-    assert identity.bind(load([tmp_path / "link" / "hosts.ini"])) == identity.bind(prod)
-
-
-def test_an_id_is_kept(tmp_path: Path) -> None:
+def test_an_id_is_kept_also_for_a_link_to_the_inventory(tmp_path: Path) -> None:
     prod = cluster(tmp_path / "prod")
     assert identity.existing(prod) is None
     adopted = identity.bind(prod, "a" * 32)
     assert adopted == "a" * 32 == identity.existing(prod) == identity.bind(prod, "b" * 32)
+    (tmp_path / "link").symlink_to(tmp_path / "prod")
+    assert identity.bind(load([tmp_path / "link" / "hosts.ini"])) == "a" * 32
 
 
 def test_an_id_of_a_moved_inventory_is_bound_nowhere(tmp_path: Path) -> None:

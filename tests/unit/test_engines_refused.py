@@ -100,14 +100,11 @@ def test_what_changes_no_answer_passes(name: str, words: str) -> None:
     assert engines.get(name).check_arguments(shlex.split(words)).problems == ()
 
 
-def test_a_reason_is_printed_once() -> None:
+def test_a_reason_is_printed_once_and_a_variable_of_that_name_has_it() -> None:
     words = ["--ssl-keyfile", "/k.pem", "--ssl-certfile", "/c.pem"]
     with pytest.raises(InputError) as raised:
         engines.get("vllm").check_arguments(words).require()
     assert (raised.value.hint or "").count("tls=files") == 1
-
-
-def test_a_variable_that_is_named_like_one_of_them_has_the_way_out() -> None:
     assert "tls=files" in (names._argument("ssl_keyfile", ["vllm"]) or "")
 
 

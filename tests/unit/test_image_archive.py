@@ -34,22 +34,20 @@ def entry(config: str, *names: str) -> dict[str, object]:
     return {"Config": config, "RepoTags": list(names), "Layers": []}
 
 
-def test_layout_before_docker_25(tmp_path: Path) -> None:
+def test_both_layouts_of_docker_save(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tar", {"x.json": CONFIG, "manifest.json": [entry("x.json", "sglang:cpu")]})
     assert describe(path, "sglang:cpu") == {
         "ids": [ID],
         "layers": ["sha256:aa", "sha256:bb"],
         "created": "2026-01-01T00:00:00Z",
     }
-
-
-def test_layout_since_docker_25_knows_the_manifests_digest_too(tmp_path: Path) -> None:
-    files = {
+    since_docker_25 = {
         "blobs/sha256/x": CONFIG,
         "manifest.json": [entry("blobs/sha256/x", "sglang:cpu")],
         "index.json": {"manifests": [{"digest": "sha256:cc"}]},
     }
-    assert describe(archive(tmp_path / "a.tar", files), "other:name")["ids"] == [ID, "sha256:cc"]
+    path = archive(tmp_path / "b.tar", since_docker_25)
+    assert describe(path, "other:name")["ids"] == [ID, "sha256:cc"], "the manifest's digest, too"
 
 
 def test_of_several_images_the_named_one_is_taken(tmp_path: Path) -> None:

@@ -83,7 +83,10 @@ def test_the_sentence_of_an_engine_is_for_a_terminal(docker: Path, monkeypatch: 
     assert "\n" not in told.commands[0].problem
 
 
-def test_the_reason_of_the_container_engine_is_shown(docker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_fails_names_its_last_line(docker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotReadyError, match=r"exit code 1: ModuleNotFoundError: No module named 'engine9'"):
+        ask(monkeypatch, "import engine9")
+    # So does the container engine, before its advice.
     docker.with_suffix("").write_text(
         "#!/bin/sh\necho 'docker: no space left.' >&2\necho \"Run 'x'\" >&2; exit 125\n"
     )
@@ -107,11 +110,6 @@ def test_the_reason_of_the_container_engine_is_shown(docker: Path, monkeypatch: 
 def test_what_is_no_answer_is_refused(docker: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     with pytest.raises(UntrustedError, match="answer"):
         ask(monkeypatch, code)
-
-
-def test_a_probe_that_fails_names_its_last_line(docker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotReadyError, match=r"exit code 1: ModuleNotFoundError: No module named 'engine9'"):
-        ask(monkeypatch, "import engine9")
 
 
 def document(engine: str, **changes: Any) -> dict[str, Any]:

@@ -36,6 +36,9 @@ echo "$*" >>"$FOLDER/systemctl"
 """
 
 
+SECRETS = job_script.SECRETS  # a node of a test has another folder
+
+
 class Node:
     """A machine with the two stand-ins first on its PATH."""
 
@@ -110,6 +113,7 @@ def test_a_secret_is_in_a_private_file_and_nowhere_else(node: Node) -> None:
 
 def test_a_secret_is_kept_in_memory_and_gone_when_the_job_ends(node: Node) -> None:
     (node.folder / "environment").write_text("what an earlier version left")
+    assert SECRETS.startswith("/run/headfirst"), "gone after a reboot"
     start = job_script.start(replace(RESULT, secrets={"TOKEN": "hf_secret"}), 1)
     assert node.run(start).succeeded
     assert not list(node.memory.iterdir())
@@ -120,10 +124,6 @@ def test_a_secret_is_kept_in_memory_and_gone_when_the_job_ends(node: Node) -> No
     failed = subprocess.run(["sh"], input=start, env=node.environment, capture_output=True, text=True)
     assert failed.returncode != 0
     assert not list(node.memory.iterdir())
-
-
-def test_the_folder_for_secrets_is_gone_after_a_reboot_and_private() -> None:
-    assert job_script.SECRETS.startswith("/run/headfirst")
 
 
 def test_a_time_limit_is_systemds(node: Node) -> None:
@@ -155,6 +155,8 @@ def test_a_report_carries_nothing_else_and_no_escape_sequence() -> None:
     seen = parse('progress {"done": 1, "host": "other", "note": "\\u001b[2Jx"}\nlog \x1b]0;title\x07\n')
     assert seen.progress == {"done": 1, "note": "?[2Jx"}
     assert seen.log == ["?]0;title?"]
+    behind_a_banner = parse("Welcome to node1\n\nstate ended\nexit success exited 0\nlog a b\n")
+    assert (behind_a_banner.succeeded, behind_a_banner.log) == (True, ["a b"])
 
 
 def test_a_running_unit_is_joined_by_equal_work_only(node: Node) -> None:
@@ -177,17 +179,8 @@ def test_a_running_unit_is_joined_by_equal_work_only(node: Node) -> None:
         (node.folder / "systemctl").unlink()
 
 
-def test_a_unit_that_is_gone_without_a_word_is_said(node: Node) -> None:
-    assert node.run(job_script.poll(RESULT, 0)).state == "vanished"
-
-
 def test_stopping_says_whether_it_ran(node: Node) -> None:
     assert not node.run(job_script.stop(RESULT)).stopped
+    assert node.run(job_script.poll(RESULT, 0)).state == "vanished", "gone without a word"
     node.say_active("active")
     assert node.run(job_script.stop(RESULT)).stopped
-
-
-def test_a_banner_does_not_disturb_the_report() -> None:
-    seen = parse("Welcome to node1\n\nstate ended\nexit success exited 0\nlog a b\n")
-    assert seen.succeeded
-    assert seen.log == ["a b"]

@@ -46,11 +46,8 @@ def test_of_a_key_only_a_hash_is_kept() -> None:
     assert key != new_key("chat", 60)[0]
 
 
-def test_secrets_without_keys_are_written_as_before() -> None:
-    assert "named_keys" not in Secrets().model_dump_json(exclude_none=True)
-
-
 def test_a_rotation_keeps_the_keys_of_people() -> None:
+    assert "named_keys" not in Secrets().model_dump_json(exclude_none=True), "written as before"
     _, kept = new_key(None, None)
     before = Secrets(named_keys={"alice": kept})
     assert before.rotated().named_keys == before.named_keys
@@ -66,21 +63,18 @@ def test_the_largest_record_of_keys_fits_in_the_file_on_the_head() -> None:
     assert len(secrets.model_dump_json(indent=2)) < LIMIT
 
 
-def test_without_a_proxy_the_settings_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="need the proxy") as error:
-        keys.add(options(tmp_path, ONE), "alice", None)
-    assert "proxy=true" in str(error.value.hint)
-
-
 @pytest.mark.parametrize("name", ["", "Alice", "a b", "a|b", "-a", "a" * 64, "../a"])
 def test_a_name_that_a_record_cannot_have_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="cannot be the name of a key"):
         keys.add(options(tmp_path, ONE + "proxy=true\n"), name, None)
 
 
-def test_a_service_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_services_that_are_not_there_or_have_no_proxy_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no service is called other"):
         keys.add(replace(options(tmp_path, ONE + "proxy=true\n"), service="other"), "alice", None)
+    with pytest.raises(InputError, match="need the proxy") as error:
+        keys.add(options(tmp_path, ONE), "alice", None)
+    assert "proxy=true" in str(error.value.hint)
 
 
 TWO = """\

@@ -65,15 +65,13 @@ def test_the_plays_of_a_playbook_are_its_stages(playbook: str) -> None:
     assert list(found.items()) == list(listed.items())
 
 
-def test_each_stage_that_takes_packages_or_weights_has_those_of_a_bundle() -> None:
-    [copies] = plays("bundle.yml")
-    stages = [stage for stage in STAGES if stage.group in ("host", "weights")]
-    assert set(copies["tags"]) == {tag for stage in stages for tag in (stage.group, stage.name)}
-
-
 def test_up_imports_the_playbooks_of_all_stages_in_their_order() -> None:
     listed = dict.fromkeys(stage.playbook for stage in STAGES if stage.playbook not in ALONE)
     assert imports("up.yml") == list(listed)
+    # Each stage that takes packages or weights has those of a bundle.
+    [copies] = plays("bundle.yml")
+    stages = [stage for stage in STAGES if stage.group in ("host", "weights")]
+    assert set(copies["tags"]) == {tag for stage in stages for tag in (stage.group, stage.name)}
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +112,10 @@ def test_roles_take_the_variables_of_a_run(runs: dict[str, Any], name: str) -> N
             assert not checked.error_messages
 
 
-def test_no_stage_is_left_out_of_a_run_of_replicas(runs: dict[str, Any]) -> None:
+def test_no_stage_is_left_out_of_a_run(runs: dict[str, Any]) -> None:
     order = list(dict.fromkeys(stage.playbook for stage in STAGES))
     assert list(dict.fromkeys(phase.playbook for phase in runs["all"][0])) == order
-
-
-def test_one_replica_gets_the_variables_of_all_stages(runs: dict[str, Any]) -> None:
+    # One replica gets the variables of all stages.
     up, every, _ = runs["one"]
     assert [phase.playbook for phase in up] == ["up.yml", "close.yml", "monitoring.yml"]
     given = {name for phase in up for own in phase.variables.values() for name in own}
