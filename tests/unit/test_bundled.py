@@ -273,12 +273,11 @@ def test_revisions_of_a_model_are_all_in_the_bundle(
     assert texts == {"models/one/config.json": b"", "models/two/config.json": b"v2"}
 
 
-def test_weights_that_are_not_in_the_bundle_stay_on_the_head(inventory: Path) -> None:
+def test_weights_that_are_not_in_the_bundle_stay_on_the_head_and_those_of_a_hub_must_be(
+    inventory: Path,
+) -> None:
     (service,) = closed(inventory, request=bundle_of(inventory, weights=False)).plan.services
     assert service.model == str(inventory.parent / "models/headfirst-demo")
-
-
-def test_weights_of_a_hub_must_be_in_the_bundle(inventory: Path) -> None:
     request = bundle_of(inventory, weights=False, id="org/m", source="modelscope")
     with pytest.raises(NotReadyError, match="the weights of org/m are not in the bundle") as caught:
         closed(inventory, "model=org/m", "model_source=modelscope", request=request)
@@ -389,18 +388,13 @@ def test_a_bundle_without_an_adapter_of_a_hub_is_refused(adapter: Path, weights:
 
 
 def test_another_adapter_than_the_bundles_is_refused(adapter: Path) -> None:
+    """One in a folder stays on the head."""
     with pytest.raises(NotReadyError, match="has the adapter org/other, and the bundle has org/lora"):
         closed(adapter, "adapters=a=org/other")
     with pytest.raises(NotReadyError, match="has the adapter org/lora at v2, and the bundle has org/lora"):
         closed(adapter, "adapters=a=org/lora@v2")
-
-
-def test_an_adapter_of_a_hub_must_be_in_the_bundle_with_its_weights(adapter: Path) -> None:
     with pytest.raises(NotReadyError, match="the weights of org/lora are not in the bundle"):
         closed(adapter, request=bundle_of(adapter, weights=False))
-
-
-def test_an_adapter_in_a_folder_stays_on_the_head(adapter: Path) -> None:
     (service,) = closed(adapter, "adapters=a=/srv/lora").plan.services
     assert service.adapters[0].id == "/srv/lora"
 

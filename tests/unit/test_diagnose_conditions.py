@@ -84,6 +84,11 @@ def test_a_rank_that_is_not_there() -> None:
     found = diagnose([node(0, container(0, WAITING)), node(1, None)]).decisive
     assert found is not None
     assert (found.host, found.rule) == ("node2", "no-container")
+    # A host that does not answer is told beside the others.
+    told = diagnose([node(0, ended(0, {20.0: ODD}, 21)), node(1, None, problem="no route")])
+    assert told.decisive is not None
+    assert told.decisive.rule == "unknown-error"
+    assert [state.state for state in told.nodes] == ["exited (1)", "unreachable"]
 
 
 SOCKETS = {9.0: "c:920:1145 [1] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [receive] via NET/Socket/0"}
@@ -112,10 +117,3 @@ def test_up_but_generating_nothing() -> None:
     assert found is not None
     assert found.rule == "generate-hangs"
     assert "timed out" in found.lines[0]
-
-
-def test_a_host_that_does_not_answer_is_told_beside_the_others() -> None:
-    found = diagnose([node(0, ended(0, {20.0: ODD}, 21)), node(1, None, problem="no route")])
-    assert found.decisive is not None
-    assert found.decisive.rule == "unknown-error"
-    assert [state.state for state in found.nodes] == ["exited (1)", "unreachable"]

@@ -55,20 +55,22 @@ def test_what_deploy_up_starts_on_two_nodes_differs_in_nothing_that_matters(runt
     assert found(*nodes).decisive is None
 
 
-def test_an_argument_that_one_rank_lacks() -> None:
-    head = container(0, argv=(*started(0), "--max-model-len", "4096"))
-    decisive = found(node(0, head), node(1, container(1, argv=started(1)))).decisive
+@pytest.mark.parametrize(
+    ("head", "rule", "means"),
+    [
+        (
+            (*started(0), "--max-model-len", "4096"),
+            "arguments-differ",
+            "--max-model-len missing, there 4096",
+        ),
+        (started(1), "same-node-rank", "--node-rank 1"),
+    ],
+)
+def test_ranks_with_other_arguments(head: tuple[str, ...], rule: str, means: str) -> None:
+    ranks = (container(0, argv=head), container(1, argv=started(1)))
+    decisive = found(*(node(rank, one) for rank, one in enumerate(ranks))).decisive
     assert decisive is not None
-    assert decisive.rule == "arguments-differ"
-    assert "--max-model-len missing, there 4096" in decisive.means
-
-
-def test_two_ranks_with_one_number() -> None:
-    nodes = [node(rank, container(rank, argv=started(1))) for rank in (0, 1)]
-    decisive = found(*nodes).decisive
-    assert decisive is not None
-    assert decisive.rule == "same-node-rank"
-    assert "--node-rank 1" in decisive.means
+    assert (decisive.rule, means in decisive.means) == (rule, True)
 
 
 def test_the_rank_that_died_first_decides_over_the_engine_that_lost_it() -> None:

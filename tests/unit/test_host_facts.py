@@ -101,13 +101,10 @@ def test_a_bad_fact_is_refused_with_its_host(
     assert raised.value.where == "node1"
     assert len(str(raised.value)) < 600
     assert str(raised.value).isprintable()
-
-
-@pytest.mark.parametrize("whole", ["text", [1], 5, True])
-def test_facts_that_are_no_object(cluster: Cluster, whole: Any) -> None:
-    with pytest.raises(UntrustedError) as raised:
-        with_facts(cluster.head, whole)
-    assert raised.value.where == "node1"
+    for no_object in ("text", [1], 5, True):
+        with pytest.raises(UntrustedError) as raised:
+            with_facts(cluster.head, no_object)
+        assert raised.value.where == "node1"
 
 
 def probed(cluster: Cluster, recorded: dict[str, Any], gpu: dict[str, Any]) -> Cluster:

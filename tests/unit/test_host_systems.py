@@ -53,14 +53,9 @@ def test_kernels_are_those_of_hosts_that_build_a_driver(
     assert found.kernels == ("6.8.0-50-generic",)
     assert found.of("node2") == System(id="ubuntu", release="24.04")
     assert asked(inventory, monkeypatch, node1=BARE | {"headers": True}).kernels == ()
-
-
-def test_another_architecture_is_another_system(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another architecture is another system; a host that does not answer ends it.
     found = asked(inventory, monkeypatch, node1=BARE | {"machine": "aarch64"})
     assert [str(system) for system in found.systems] == ["ubuntu-24.04 (aarch64)"]
-
-
-def test_a_host_that_does_not_answer_ends_it(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotReadyError, match="silent"):
         asked(inventory, monkeypatch, node1=BARE, node2=NotReadyError("silent"))
 

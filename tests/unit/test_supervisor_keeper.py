@@ -164,16 +164,13 @@ def test_one_rank_that_ends_restarts_all_the_head_first(
     assert keeper.memory.last_reason == f"rank {rank} ({RECORD.ranks[rank]}): it ended with exit code 1"
 
 
-def test_the_rank_that_was_killed_is_the_cause(world: World, keeper: Keeper) -> None:
+def test_the_rank_that_was_killed_or_started_alone_is_the_cause(world: World, keeper: Keeper) -> None:
     after(world, keeper, 10)
     world.end(0)
     world.end(1, "it was killed: out of memory")
     after(world, keeper, 1)
     assert keeper.memory.last_reason == "rank 1 (10.0.0.2): it was killed: out of memory"
-
-
-def test_a_rank_that_was_started_alone_restarts_all(world: World, keeper: Keeper) -> None:
-    after(world, keeper, 10)
+    assert after(world, keeper, 10) == "serving"
     world.seen[1] = world._running(1, 77)
     after(world, keeper, 2)
     assert "it was started without the others" in keeper.memory.last_reason
