@@ -51,7 +51,7 @@ def take(name: str, start: str) -> Path | None:
         return None
     claim(kept)
     drop(kept)
-    size = sum(size for size, _ in before.values())
+    size = sum(size for size, _time in before.values())
     room = LIMIT - sum(path.stat().st_size for path in Path(FOLDER).glob(f"*/{ARCHIVE}"))
     if size > (room := min(room, shutil.disk_usage(kept).free)):
         raise NotReadyError(
@@ -119,9 +119,9 @@ def _described(name: str) -> tuple[ContainerState, dict[str, str]]:
 
 def _settled(folder: Path) -> _Files:
     """The files once none of them is being written any more. NotReadyError after a minute."""
-    for _ in range(30):
+    for _attempt in range(30):
         files = _files(folder)
-        if time.time_ns() - max((changed for _, changed in files.values()), default=0) > _SETTLED_NS:
+        if time.time_ns() - max((changed for _size, changed in files.values()), default=0) > _SETTLED_NS:
             return files
         time.sleep(2)
     raise NotReadyError("the rank still compiles", where=str(folder))
@@ -130,7 +130,7 @@ def _settled(folder: Path) -> _Files:
 def _files(folder: Path) -> _Files:
     """Size and time of each regular file below `folder`; what engines lock with is left out."""
     found = {}
-    for root, _, names in os.walk(folder):
+    for root, _folders, names in os.walk(folder):
         for name in names:
             seen = (Path(root) / name).lstat()
             if stat.S_ISREG(seen.st_mode) and not name.endswith(".lock"):
@@ -144,7 +144,7 @@ def _write(file: IO[bytes], folder: Path, names: _Files, progress: WeightsProgre
     header_bytes = 128
     file.seek(header_bytes)
     with tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT) as archive:
-        for name, (size, _) in sorted(names.items()):
+        for name, (size, _time) in sorted(names.items()):
             # The container could have put a link there that leads out of the folder.
             with open_contained(folder, name) as content:
                 archive.addfile(archive.gettarinfo(arcname=name, fileobj=content), content)
