@@ -84,7 +84,7 @@ def test_fix_writes_another_default_in_all_its_places(
     assert role_defaults.main() == 1
     printed = capsys.readouterr().out
     before_s, after_s = (settings["ready_timeout"] for settings in (SETTINGS, role_defaults.SETTINGS))
-    assert f"/roles/engine/defaults/main.yml:33: engine_ready_timeout defaults to {before_s}" in printed
+    assert f"/roles/engine/defaults/main.yml:36: engine_ready_timeout defaults to {before_s}" in printed
     monkeypatch.setattr(sys, "argv", ["role_defaults.py", "--fix"])
     assert role_defaults.main() == 0
     assert role_defaults.all_differences() == []

@@ -310,23 +310,26 @@ def test_replicas_follow_one_another(tmp_path: Path) -> None:
         "weights.yml",
         "router.yml",
         "serve.yml",
+        "compile_cache.yml",
         "serve.yml",
         "serve.yml",
         "prune.yml",
         "deregister.yml",
         "webui.yml",
     ]
-    first, second = found[7], found[8]
+    first, brought, second, _ = served_by = found[7:11]
+    assert list(brought.variables) == ["node1", "node2"]
     assert (list(first.variables), list(second.variables)) == (["node1"], ["node2"])
     assert first.variables["node1"]["engine_name"] == "headfirst-engine-chat"
     assert second.variables["node2"]["engine_name"] == "headfirst-engine-chat-1"
     assert second.variables["node2"]["engine_planned"] == ["headfirst-engine-chat-1"]
-    served = [phase.variables[host] for phase in found[7:10] for host in phase.variables]
+    ranks = [phase for phase in served_by if phase is not brought]
+    served = [phase.variables[host] for phase in ranks for host in phase.variables]
     assert len({own["engine_api_key"] for own in served}) == 2
     # All replicas of a service have one version.
     assert [own["engine_version"] for own in served[:2]] == [served[0]["engine_version"]] * 2
     assert served[2]["engine_version"] not in ("", served[0]["engine_version"])
-    assert found[10].variables == {
+    assert found[11].variables == {
         "node1": {"engine_service_ranks": [{"name": "headfirst-engine-chat", "rank": 0}]},
         "node2": {"engine_service_ranks": [{"name": "headfirst-engine-chat-1", "rank": 0}]},
     }
