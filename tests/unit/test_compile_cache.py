@@ -117,7 +117,12 @@ def test_the_command_of_a_container_comes_behind_it(spec: Any, entrypoint: Any, 
         f"{on_nodes.FOLDER}/g-0:{on_nodes.KEPT}:ro",
         f"{on_nodes.FOLDER}/live/headfirst-engine:{on_nodes.LIVE}",
     ]
-    assert list(access.unchecked(command)) == [*filter(None, [spec.get("entrypoint")]), *spec["command"]]
+    started = [*filter(None, [entrypoint]), *command]
+    assert (
+        list(access.as_planned(started))
+        == list(access.unchecked(started))
+        == [*filter(None, [spec.get("entrypoint")]), *spec["command"]]
+    )
 
 
 def test_what_no_container_has_any_more_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

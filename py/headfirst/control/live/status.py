@@ -32,6 +32,7 @@ from headfirst.control.live.status_types import (
 )
 from headfirst.control.live.supervision import of_container, unknown
 from headfirst.decide.cluster.login import HostAccess
+from headfirst.decide.engines import access
 from headfirst.decide.engines.base import ReadinessProbe
 
 # Between two readings of an engine's counters.
@@ -215,7 +216,7 @@ def container_fields(client: docker.DockerClient, host: str, name: str) -> dict[
         "image": state.image,
         "image_id": state.image_id,
         "started_at": state.started_at,
-        "argv": [*state.argv],
+        "argv": [*access.as_planned(state.argv)],
     }
 
 

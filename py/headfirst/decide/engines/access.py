@@ -17,21 +17,22 @@ from headfirst.decide.engines.base import Launch
 
 CHECK = files(__package__).joinpath("key_check.py").read_text(encoding="utf-8")
 FILE = program_file("key_check", CHECK)
-# How the programs before a command begin, and how many words they take.
-_BEFORE = {
-    f"{program_file(name, '').rpartition('-')[0]}-": words
-    for name, words in (("compile_cache", 1), ("key_check", 2))
-}
+_COMPILE_CACHE = f"{program_file('compile_cache', '').rpartition('-')[0]}-"
 # Programs that are not Python answer in their place.
 _OTHER_SERVERS = ("SGLANG_RUST_SERVER", "VLLM_USE_RUST_FRONTEND")
 
 
+def as_planned(words: Sequence[str]) -> Sequence[str]:
+    """A container's command without the program that brings it what was compiled before."""
+    place = next((number for number, word in enumerate(words) if word.startswith(_COMPILE_CACHE)), 0)
+    return [*words[: place - 1], *words[place + 1 :]] if place else words
+
+
 def unchecked(words: Sequence[str]) -> Sequence[str]:
     """A container's command without the programs before it, also those of another version."""
-    for beginning, length in _BEFORE.items():
-        place = next((number for number, word in enumerate(words) if word.startswith(beginning)), None)
-        words = words if place is None else words[place + length :]
-    return words
+    words, file = as_planned(words), FILE.rpartition("-")[0]
+    place = next((number for number, word in enumerate(words) if word.startswith(f"{file}-")), -2)
+    return words[place + 2 :]
 
 
 def checked(launch: Launch, keys: str | None, variables: Mapping[str, str]) -> Launch:
