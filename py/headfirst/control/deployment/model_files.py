@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from headfirst.control import demo
@@ -24,6 +25,12 @@ def model_files(cluster: Cluster, planned: PlannedService) -> Files:
     return {**files, draft.directory: _companion(cluster, service, draft)} if draft else files
 
 
+@cache
+def _of_hub(source: str, id: str, revision: str | None) -> dict[str, bytes]:
+    """Read once in a run: a plan is made before and after the answers of the image, and rehearsed."""
+    return small_files.of_hub(source, id, revision)
+
+
 def _model(cluster: Cluster, service: Service) -> dict[str, bytes]:
     settings = service.settings
     if settings.model_source == "demo":
@@ -31,12 +38,12 @@ def _model(cluster: Cluster, service: Service) -> dict[str, bytes]:
             return small_files.of_folder(folder)
     if settings.model_source == "path":
         return _folder(cluster, service, settings.model)
-    return small_files.of_hub(settings.model_source, service.model_id, trust.revision(settings))
+    return _of_hub(settings.model_source, service.model_id, trust.revision(settings))
 
 
 def _companion(cluster: Cluster, service: Service, companion: Companion) -> dict[str, bytes]:
     if companion.from_hub:
-        return small_files.of_hub(companion.source, companion.id, companion.revision)
+        return _of_hub(companion.source, companion.id, companion.revision)
     return _folder(cluster, service, companion.id)
 
 
