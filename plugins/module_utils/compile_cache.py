@@ -27,10 +27,10 @@ def folders(cache: Cache, container: str) -> t.Dict[str, str]:
     return {"{}/{}".format(FOLDER, cache["name"]): KEPT + ":ro", live: LIVE}
 
 
-def create(folder: str) -> None:
-    """Create a folder that only root reads."""
-    Path(FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
-    Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+def create(cache: Cache, container: str) -> None:
+    """Create the folders, which only root reads."""
+    for folder in (FOLDER, *folders(cache, container)):
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def added(spec: t.Dict[str, t.Any], cache: Cache, container: str) -> t.Dict[str, t.Any]:
@@ -48,16 +48,20 @@ def added(spec: t.Dict[str, t.Any], cache: Cache, container: str) -> t.Dict[str,
     }
 
 
-def groups(description: t.Dict[str, t.Any]) -> t.Set[str]:
-    """The folders of a container that Docker describes so: GROUP-*, and live/NAME."""
-    mounts = [Path(mount.get("Source") or "") for mount in description.get("Mounts") or []]
+def group(name: str) -> str:
+    """The folders of all ranks of a start, as a pattern, from the name of one of them."""
+    return name.rpartition("-")[0] + "-*"
+
+
+def mounted(descriptions: t.Iterable[t.Dict[str, t.Any]]) -> t.Set[str]:
+    """The folders of containers that Docker describes so, as patterns: GROUP-*, and live/NAME."""
+    mounts = [Path(mount.get("Source") or "") for each in descriptions for mount in each.get("Mounts") or []]
     below = [mount.relative_to(FOLDER) for mount in mounts if Path(FOLDER) in mount.parents]
-    return {str(path) if path.parent.name else path.name.rpartition("-")[0] + "-*" for path in below}
+    return {str(path) if path.parent.name else group(path.name) for path in below}
 
 
-def remove(gone: t.Dict[str, t.Any], others: t.Iterable[t.Dict[str, t.Any]]) -> None:
-    """Remove the folders that only a container had that is gone."""
-    used = {group for other in others for group in groups(other)}
-    for group in groups(gone) - used:
-        for path in Path(FOLDER).glob(group):
+def remove(patterns: t.Set[str]) -> None:
+    """Remove the folders."""
+    for pattern in patterns:
+        for path in Path(FOLDER).glob(pattern):
             shutil.rmtree(str(path))

@@ -65,9 +65,10 @@ def remove(runtime: Runtime, container: Container, stop_timeout: int) -> None:
     runtime.set_restart_policy(container, "no", check=False)
     container.stop(timeout=stop_timeout)
     container.remove(v=True, force=True)
-    if compile_cache.groups(container.attrs):
+    compiled = compile_cache.mounted([container.attrs])
+    if compiled:
         others = container.client.containers.list(all=True, ignore_removed=True)
-        compile_cache.remove(container.attrs, [other.attrs for other in others])
+        compile_cache.remove(compiled - compile_cache.mounted(other.attrs for other in others))
 
 
 def keep_running(runtime: Runtime, container: Container, check: bool) -> bool:

@@ -202,8 +202,8 @@ def _created(
     if cache:
         spec = compile_cache.added(spec, cache, module.params["name"])
     if not module.check_mode:
-        for folder in compile_cache.folders(cache, module.params["name"]) if cache else ():
-            compile_cache.create(folder)
+        if cache:
+            compile_cache.create(cache, module.params["name"])
         _write(module, spec["files"])
     if differs and not module.check_mode:
         missing = container_spec.missing_sources(spec, os.path.exists)

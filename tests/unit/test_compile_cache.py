@@ -146,9 +146,12 @@ def test_what_no_container_has_any_more_is_removed(tmp_path: Path, monkeypatch: 
             for path in [*tmp_path.glob("?-*"), *tmp_path.glob("live/*")]
         )
 
-    on_nodes.remove(container("a-0", "e"), [container("a-1", "e-1"), container("b-0", "e")])
+    def remove(gone: dict[str, Any], *others: dict[str, Any]) -> None:
+        on_nodes.remove(on_nodes.mounted([gone]) - on_nodes.mounted(others))
+
+    remove(container("a-0", "e"), container("a-1", "e-1"), container("b-0", "e"))
     assert left() == ["a-0", "a-1", "b-0", "live/e", "live/e-1"]
-    on_nodes.remove(container("a-1", "e-1"), [container("b-0", "e")])
+    remove(container("a-1", "e-1"), container("b-0", "e"))
     assert left() == ["b-0", "live/e"]
 
 
@@ -162,7 +165,8 @@ class Node:
         self.kept, self.live, self.started = folder / "g-0", folder / "live" / "e", "1"
         self.live.mkdir(parents=True)
         self.kept.mkdir()
-        monkeypatch.setattr(compile_cache, "FOLDER", str(folder))
+        for module in (compile_cache, on_nodes):
+            monkeypatch.setattr(module, "FOLDER", str(folder))
         monkeypatch.setattr(compile_cache, "_described", self.described)
         (self.live / "triton").mkdir()
         for name in ("triton/kernel.so", "plan.json", "plan.json.lock"):

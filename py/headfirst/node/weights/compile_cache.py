@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import IO
 
 import docker
-from ansible_collections.headfirst.serving.plugins.module_utils.compile_cache import FOLDER, KEPT, LIVE
+from ansible_collections.headfirst.serving.plugins.module_utils.compile_cache import (
+    FOLDER,
+    KEPT,
+    LIVE,
+    group,
+    mounted,
+    remove,
+)
 from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER as AS_FOLDER
 
 from headfirst.common.container_state import ContainerState, container_state
@@ -90,11 +97,9 @@ def drop(folder: Path) -> None:
 
 def prune(planned: Sequence[str]) -> None:
     """Remove what is neither planned nor mounted by a container."""
-    mounts = (mount for each in docker.from_env().containers.list(all=True) for mount in each.attrs["Mounts"])
-    kept = {name.rpartition("-")[0] for name in (*planned, *(Path(mount["Source"]).name for mount in mounts))}
-    for folder in Path(FOLDER).glob("*-*"):
-        if folder.name.rpartition("-")[0] not in kept:
-            shutil.rmtree(folder)
+    containers = docker.from_env().containers.list(all=True, ignore_removed=True)
+    needed = {*map(group, planned), *mounted(container.attrs for container in containers)}
+    remove({group(folder.name) for folder in Path(FOLDER).glob("*-*")} - needed)
 
 
 def state(folder: Path, image: str = "") -> str:
