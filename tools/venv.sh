@@ -84,6 +84,8 @@ venv_package() {
 headfirst_venv() {
   local groups="$1" venv="${root:?}/.venv" wanted name missing=()
   shift
+  # ./deploy keeps what the tests need in the same .venv.
+  [ ! -e "$venv/.made-from-dev" ] || groups=dev
   # With the checkout's own path: commands in .venv do not work at another one.
   wanted="$( (cd "$root" && pwd && cat requirements.lock tools/requirements-*.lock tools/venv.sh pyproject.toml) |
     sha256sum | cut -d' ' -f1)"

@@ -13,6 +13,7 @@ from headfirst.control.bench.result import BenchResult, BenchSubject
 from headfirst.control.cli.shown.bench import print_result
 from headfirst.control.deployment.measuring import chat_service
 from headfirst.decide.cluster.types import Cluster, Replica, Service
+from headfirst.decide.plan.compile_cache import PROGRAM
 from rich.console import Console
 from test_disaggregation import PAIR, cluster, planned
 
@@ -25,7 +26,8 @@ def running(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
     def nodes_of(_: Cluster, __: Service, replica: Replica) -> tuple[list[Any], None]:
-        container = SimpleNamespace(image="engine:1", argv=("serve", str(replica.index)))
+        argv = ("python3", *PROGRAM, "serve", str(replica.index))
+        container = SimpleNamespace(image="engine:1", argv=argv)
         return [SimpleNamespace(container=container)], None
 
     monkeypatch.setattr(chat_service, "nodes_of", nodes_of)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import tarfile
 import tracemalloc
 from pathlib import Path
@@ -91,7 +92,7 @@ def test_a_bundle_that_is_cut_off_is_refused(tmp_path: Path) -> None:
 def test_other_members_are_refused(tmp_path: Path, change: dict[str, bytes | None], why: str) -> None:
     write(tmp_path / "b.tar", FILES)
     rewritten(tmp_path / "b.tar", change)
-    with pytest.raises(UntrustedError, match=why.replace("/", "/")) as error:
+    with pytest.raises(UntrustedError, match=re.escape(why)) as error:
         proven(tmp_path / "b.tar")
     assert error.value.where == str(tmp_path / "b.tar")
 

@@ -72,8 +72,10 @@ class Machine:
         for name in names:
             (self.stubs / name).touch()
 
-    def set_up(self, *packages: str, user: int | None = None) -> subprocess.CompletedProcess[str]:
-        line = f'set -euo pipefail; root={self.root}; . "$root/tools/venv.sh"; headfirst_venv dev "$@"'
+    def set_up(
+        self, *packages: str, groups: str = "dev", user: int | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        line = f'set -euo pipefail; root={self.root}; . "$root/tools/venv.sh"; headfirst_venv "{groups}" "$@"'
         environment = {"PATH": str(self.stubs / "bin"), "STUBS": str(self.stubs), "HOME": str(self.stubs)}
         argv = [str(self.stubs / "bin" / "bash"), "-c", line, "bash", *packages]
         return subprocess.run(argv, env=environment, user=user, capture_output=True, text=True, check=False)
@@ -154,6 +156,16 @@ def test_a_finished_setup_is_used_unless_its_python_has_gone_or_the_checkout_was
     machine.root = machine.root.rename(machine.root.with_name("moved"))
     venv = machine.root / ".venv"
     assert is_made_again()
+
+
+def test_deploy_keeps_the_packages_of_the_tests(machine: Machine) -> None:
+    machine.has("has-venv", "has-network")
+    (machine.root / ".venv").mkdir()
+    machine.set_up(groups="")
+    assert not [line for line in machine.calls("python") if "requirements-dev.lock" in line]
+    (machine.root / ".venv" / ".made-from-dev").write_text("of before")
+    machine.set_up(groups="")
+    assert [line for line in machine.calls("python") if "requirements-dev.lock" in line]
 
 
 def test_a_checkout_that_cannot_be_written_is_named() -> None:

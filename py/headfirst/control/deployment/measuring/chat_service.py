@@ -16,6 +16,7 @@ from headfirst.control.deployment.verbs.smoke import api_target
 from headfirst.control.evalscope import environment
 from headfirst.control.smoke.api import ServiceTarget
 from headfirst.decide.cluster.types import Cluster, Replica, Service
+from headfirst.decide.engines import access
 from headfirst.decide.engines.base import ReadinessProbe
 from headfirst.decide.plan import types as plan
 
@@ -85,7 +86,7 @@ def _container(cluster: Cluster, service: Service, replicas: Sequence[Replica]) 
     """Image and arguments of rank 0 of the first replica, empty where it has no container."""
     nodes, _ = nodes_of(cluster, service, replicas[0])
     container = nodes[0].container
-    return (container.image, list(container.argv)) if container else ("", [])
+    return (container.image, list(access.as_planned(container.argv))) if container else ("", [])
 
 
 def _hosts(replicas: Sequence[Replica]) -> list[str]:
