@@ -71,7 +71,6 @@ HOST: Spec = {
     **_texts("smi_driver", "smi_cuda", "smi_error"),
     **_counts("uid", "cores", "memory_bytes", "disk_free_bytes", "disk_used_bytes"),
     **_counts("shm_bytes", "shm_free_bytes", "image_store_free_bytes"),
-    "disk_read_rate": "float",
     "disk_shared": "bool",
     "model_folder": {"type": "dict", "nullable": True, "options": _MODEL_FOLDER},
     "nics": _list(_NIC),

@@ -50,7 +50,7 @@ def cores(source: HostSource) -> int:
 
 def disk(path: str) -> t.Dict[str, int]:
     """Free bytes of the filesystem that holds `path`, and the bytes that files under `path` take already."""
-    used = sum(size for size, _file in itertools.islice(files(path), MAX_FILES))
+    used = sum(itertools.islice(_sizes(path), MAX_FILES))
     return {"disk_free_bytes": free(path), "disk_used_bytes": used}
 
 
@@ -74,12 +74,11 @@ def shared_memory() -> t.Dict[str, int]:
     return {"shm_bytes": usage.total, "shm_free_bytes": usage.free}
 
 
-def files(path: str) -> t.Iterator[t.Tuple[int, str]]:
-    """Size and path of each file below `path`."""
+def _sizes(path: str) -> t.Iterator[int]:
+    """Size of each file below `path`."""
     for folder, _folders, names in os.walk(path):
         for name in names:
-            file = os.path.join(folder, name)
             try:
-                yield os.lstat(file).st_size, file
+                yield os.lstat(os.path.join(folder, name)).st_size
             except FileNotFoundError:  # removed while we were looking
                 continue

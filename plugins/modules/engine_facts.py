@@ -17,10 +17,6 @@ options:
     type: str
     choices: [dockerd, podman]
     default: dockerd
-  config_file:
-    description: The configuration of the Docker Engine, JSON.
-    type: path
-    default: /etc/docker/daemon.json
   files:
     description: Glob patterns of further files that the engine reads when it starts.
     type: list
@@ -39,7 +35,7 @@ engine:
   description:
     - Keys installed (whether the program is there), dockerd, podman_docker (whether Podman's command docker
       is there), snap, sdk and stale (bools; stale means that the engine started before its files were
-      written), os_id, os_codename, config (what config_file holds), files (path to SHA-256), info, the
+      written), os_id, os_codename, config (what daemon.json holds), files (path to SHA-256), info, the
       engine's answer to GET /info, empty when it does not answer.
   type: dict
   returned: always
@@ -58,21 +54,22 @@ from ansible_collections.headfirst.serving.plugins.module_utils import docker_ap
 from ansible_collections.headfirst.serving.plugins.module_utils.host_facts import os_release
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
+CONFIG = "/etc/docker/daemon.json"
 PID_FILE = "/var/run/docker.pid"
 PODMAN_DOCKER = "/var/lib/dpkg/info/podman-docker.list"
 
 
-def config(module: AnsibleModule, path: str) -> t.Dict[str, t.Any]:
+def config(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """The content of daemon.json; empty when it is absent."""
-    if not os.path.exists(path):
+    if not os.path.exists(CONFIG):
         return {}
-    with open(path, encoding="utf-8") as file:
+    with open(CONFIG, encoding="utf-8") as file:
         text = file.read()
     try:
         return json.loads(text or "{}")
     except ValueError as error:
         module.fail_json(
-            msg=f"{path} is not JSON: {error}. Correct it, or move it away; the role would merge into it."
+            msg=f"{CONFIG} is not JSON: {error}. Correct it, or move it away; the role would merge into it."
         )
 
 
@@ -95,7 +92,6 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "program": {"type": "str", "choices": ["dockerd", "podman"], "default": "dockerd"},
-            "config_file": {"type": "path", "default": "/etc/docker/daemon.json"},
             "files": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
@@ -110,9 +106,9 @@ def main() -> None:
         "sdk": importlib.util.find_spec("docker") is not None,
         "os_id": release.get("ID", ""),
         "os_codename": release.get("VERSION_CODENAME", ""),
-        "config": config(module, module.params["config_file"]),
+        "config": config(module),
         "files": {path: sha256(path) for path in paths},
-        "stale": stale([module.params["config_file"], *paths]),
+        "stale": stale([CONFIG, *paths]),
         "info": docker_api.get("/info"),
     }
     module.exit_json(changed=False, engine=engine)

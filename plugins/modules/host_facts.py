@@ -41,12 +41,6 @@ options:
     description: Folder of a model that the host may serve where it is. Empty for none.
     type: str
     default: ""
-  read_speed:
-    description:
-      - Measure how fast the largest file below disk_path can be read, past the page cache, for at most
-        two seconds.
-    type: bool
-    default: false
   images:
     description: Names of container images whose IDs are returned.
     type: list
@@ -66,8 +60,8 @@ RETURN = r"""
 host:
   description:
     - Of the system hostname, os (like debian-12), os_name, kernel, cmdline, python, architecture, uid, cores,
-      memory_bytes, disk_free_bytes, disk_used_bytes, disk_type, disk_read_rate (bytes a second; 0 where it
-      was not requested or no large file is there), shm_bytes, shm_free_bytes, image_store_free_bytes.
+      memory_bytes, disk_free_bytes, disk_used_bytes, disk_type, shm_bytes, shm_free_bytes,
+      image_store_free_bytes.
     - Of the action clock_offset_s, by how many seconds the clock is ahead of the controller's, and
       clock_error_s, how far that may be wrong.
     - Of O(model_folder) model_folder, as module shared_folder_facts returns it; disk_shared, whether
@@ -91,7 +85,6 @@ host:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils import (
-    disk_speed,
     host_facts,
     host_gather,
     host_network,
@@ -110,7 +103,6 @@ def main() -> None:
             "open_peers": {"type": "list", "elements": "str", "default": []},
             "open_ports": {"type": "list", "elements": "int", "default": []},
             "model_folder": {"type": "str", "default": ""},
-            "read_speed": {"type": "bool", "default": False},
             "images": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
@@ -128,7 +120,6 @@ def main() -> None:
         busy_ports=host_network.busy_ports(params["ports"]),
         unreachable_peers=silent,
         cut_ports=host_network.cut_ports(open_peers, params["open_ports"]),
-        disk_read_rate=disk_speed.read_rate(params["disk_path"]) if params["read_speed"] else 0,
     )
     host["image_store_free_bytes"] = host_facts.free(host["docker"]["image_store"])
     host_network.name_containers([process for gpu in host["gpus"] for process in gpu["processes"]])

@@ -23,7 +23,7 @@ def test_the_facts_of_a_host_pass_as_they_are(shape: str, tmp_path: Path) -> Non
     host = facts(shape, tmp_path / "host", peers=("10.0.0.2",))
     folder = shared_folder.model_folder(str(SHAPES))
     host = {name: value for name, value in host.items() if not name.startswith("clock_")}  # the action's
-    host |= {"disk_shared": False, "disk_read_rate": 0, "model_folder": folder}
+    host |= {"disk_shared": False, "model_folder": folder}
     assert node_answer.named(host, HOST) == host
     assert node_answer.named({**host, "model_folder": None}, HOST)["model_folder"] is None
 
