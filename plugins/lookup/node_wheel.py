@@ -5,7 +5,6 @@ from __future__ import annotations
 DOCUMENTATION = """
 name: node_wheel
 short_description: Make the wheel of Headfirst's node tools
-version_added: 0.1.0
 author: The Headfirst authors (@headfirst)
 description:
   - Makes the wheel and the files of requirements beside it, on the controller, from the collection's files.

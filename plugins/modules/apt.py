@@ -3,7 +3,6 @@
 DOCUMENTATION = r"""
 module: apt
 short_description: Install packages with apt, on a host whose dpkg may have been interrupted
-version_added: 0.1.0
 description:
   - Runs M(headfirst.serving.dpkg_repair), then M(ansible.builtin.apt) with the same options.
   - Unless they are given, C(lock_timeout) is 300 and C(install_recommends) is false.

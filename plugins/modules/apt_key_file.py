@@ -6,7 +6,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: apt_key_file
 short_description: Fetch the signing key of an apt repository and accept it by its fingerprint
-version_added: 0.1.0
 description:
   - Fetches a file of OpenPGP keys, takes the primary key that has the fingerprint with its user IDs,
     subkeys and signatures, and writes a file of this key alone for C(Signed-By). Other keys and other

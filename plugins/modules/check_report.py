@@ -3,7 +3,6 @@
 DOCUMENTATION = r"""
 module: check_report
 short_description: Judge what host_facts gathered on all hosts, and report every finding at once
-version_added: 0.1.0
 description:
   - Applies the rules to each host, compares the hosts with each other, and fails when a finding is an error.
   - Runs on the controller and changes nothing.

@@ -3,7 +3,6 @@
 DOCUMENTATION = r"""
 module: comm_report
 short_description: Evaluate the connections and the collectives of the ranks
-version_added: 0.1.0
 description:
   - Runs on the controller, changes nothing, and fails for nothing that it finds.
 author: The Headfirst authors (@headfirst)

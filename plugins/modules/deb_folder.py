@@ -6,7 +6,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: deb_folder
 short_description: Make an apt repository of the .deb files in a folder of the node
-version_added: 0.1.0
 description:
   - Writes an index, and links to the files, into a folder of its own; the files stay where they are.
   - Use it as C(deb [trusted=yes] file:DEST ./). The index holds the SHA-256 of each file.

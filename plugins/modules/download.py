@@ -3,7 +3,6 @@
 DOCUMENTATION = r"""
 module: download
 short_description: Bring one large file from a host, in pieces, within a size and the free disk
-version_added: 0.1.0
 description:
   - The host states the size first. More than O(max_bytes), or than this machine's disk has room for beside
     1 GiB, is refused; and so is a host that then sends more or less.

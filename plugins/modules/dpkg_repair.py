@@ -6,7 +6,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: dpkg_repair
 short_description: Finish what an interrupted dpkg has left, before apt is used
-version_added: 0.1.0
 description:
   - Waits until no other program holds dpkg's lock. Then runs C(dpkg --configure -a) where dpkg was
     interrupted or reports packages that are not configured. Files of settings that an administrator

@@ -5,7 +5,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: engine_facts
 short_description: Read which container runtime a node has, and its configuration
-version_added: 0.1.0
 description:
   - Reads in one round trip which one is there, whether it answers, and how it is configured.
   - Changes nothing. Does not need Python's docker SDK.

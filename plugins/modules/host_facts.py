@@ -6,7 +6,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_facts
 short_description: Gather a host's GPUs, network, driver, Docker Engine and resources
-version_added: 0.1.0
 description:
   - Reads sysfs, procfs, nvidia-smi, iproute2, dmesg, dpkg and the Docker Engine, all in parallel.
   - Changes nothing and evaluates nothing. What a host does not have is empty; without root, dmesg may be too.

@@ -6,7 +6,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_tuning_facts
 short_description: Read a host's limits, clock, names, packet filters and PCI access control
-version_added: 0.1.0
 description:
   - Reports in one round which work of role host_tuning is done already. Changes nothing.
 author: The Headfirst authors (@headfirst)

@@ -5,7 +5,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: image_info
 short_description: Report whether the expected image is in the node's Docker Engine
-version_added: 0.1.0
 description:
   - Compares the image of a name with what is expected of it, and changes nothing.
 author: The Headfirst authors (@headfirst)

@@ -3,7 +3,6 @@
 DOCUMENTATION = r"""
 module: job
 short_description: Run a program on the node as a systemd unit that survives a lost connection
-version_added: 0.1.0
 description:
   - Runs a program as the transient unit C(headfirst-job-<name>) and follows it to its end.
   - A lost SSH connection, or an end of ansible-playbook, leaves the unit running. The next run of the same

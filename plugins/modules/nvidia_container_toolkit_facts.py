@@ -6,7 +6,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nvidia_container_toolkit_facts
 short_description: Read a host's GPUs, its container toolkit, its Docker Engine and its CDI specification
-version_added: 0.1.0
 description:
   - Reads sysfs, dpkg, apt's sources, daemon.json and the Docker Engine in one round trip. Changes nothing.
 author: The Headfirst authors (@headfirst)

@@ -6,7 +6,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nvidia_driver_facts
 short_description: Read a host's NVIDIA GPUs, their driver and what belongs to it
-version_added: 0.1.0
 description:
   - Reads sysfs, procfs, nvidia-smi, modinfo, dkms, dpkg and systemd, in one round trip.
   - Changes nothing, and needs no driver.

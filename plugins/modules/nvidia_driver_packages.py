@@ -6,7 +6,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nvidia_driver_packages
 short_description: Choose packages of one driver version out of what apt can give
-version_added: 0.1.0
 description:
   - Reads the versions that apt has (C(apt-cache madison)) and chooses the newest of a branch that is there
     of all packages, the fabric manager included. A package's name is never taken for its version.

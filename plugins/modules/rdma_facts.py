@@ -6,7 +6,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: rdma_facts
 short_description: Read a host's RDMA cards, devices, ports and modules
-version_added: 0.1.0
 description:
   - Reads PCI, /sys/class/infiniband, the kernel's modules and dpkg in one round trip. Changes nothing.
 author: The Headfirst authors (@headfirst)

@@ -6,7 +6,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: reach
 short_description: Listen on ports and connect to those of the other hosts, all at the same time
-version_added: 0.1.0
 description:
   - Run on all hosts at once, for each is the other end of the others. Ends as soon as all have met, else
     after O(seconds).

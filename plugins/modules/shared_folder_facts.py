@@ -6,7 +6,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: shared_folder_facts
 short_description: Read which file system holds a folder, and whether other hosts see the same one
-version_added: 0.1.0
 description:
   - Hosts that return the same C(id) of O(place), or the same C(sight) of O(model), see the same folder.
   - Writes nothing into O(model). With O(mark), a marker of 32 characters is written into O(place), once,

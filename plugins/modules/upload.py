@@ -3,7 +3,6 @@
 DOCUMENTATION = r"""
 module: upload
 short_description: Send one large file to a host, in pieces, and go on where an interrupted transfer ended
-version_added: 0.1.0
 description:
   - Sends the file through the connection straight to its place; a partial file O(dest).part is continued.
   - A file of the same size at O(dest) is taken for the same file, so put something unique into its name.

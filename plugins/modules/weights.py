@@ -3,7 +3,6 @@
 DOCUMENTATION = r"""
 module: weights
 short_description: Read what a host has of a model, and decide what role weights does there
-version_added: 0.1.0
 description:
   - Belongs to role weights, which registers the steps as C(__weights_folders), C(__weights_status) and
     C(__weights_decided). A step reads what those before it registered on all hosts of the play.
