@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
-import os
+import json
 import random
 import re
 import selectors
-import shutil
 import socket
-import subprocess
 import time
 import typing as t
+import urllib.parse
+
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 CONNECT_TIMEOUT_S = 3.0
 ANSWERS = (0, errno.ECONNREFUSED)
 REJECTIONS = (errno.EHOSTUNREACH, errno.EACCES)  # what an ICMP message "administratively prohibited" becomes
 AT_ONCE = 256  # connections; a login may open 1024 files
-ENGINE_TIMEOUT_S = 20.0
-LISTEN = "0A"  # TCP_LISTEN in the kernel's include/net/tcp_states.h
 EPHEMERAL = (32768, 60999)  # net.ipv4.ip_local_port_range: where NCCL and gloo listen
 Target = t.Tuple[str, int]
 CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+# A line of `ss`, with the process where this user may see it.
+LISTENER = re.compile(r"LISTEN +\d+ +\d+ +\S+:(\d+) +\S+(?: +users:\(\(\"(.*?)\",pid=(\d+))?")
+OURS = "/containers/json?" + urllib.parse.urlencode({"filters": json.dumps({"name": ["^headfirst-"]})})
 
 
 def unreachable(peers: t.List[str], ports: t.List[int]) -> t.List[str]:
@@ -84,103 +85,48 @@ def _connect(targets: t.List[Target], stack: contextlib.ExitStack) -> t.Dict[Tar
     return heard
 
 
-def busy_ports(ports: t.List[int]) -> t.List[t.Dict[str, t.Any]]:
+def busy_ports(source: HostSource, ports: t.List[int]) -> t.List[t.Dict[str, t.Any]]:
     """Which of `ports` have a listener: {port, process, container}.
 
     `process` is "name (pid)" or "" when it cannot be seen; `container` is the name of a Headfirst container
     that holds the port, or "".
     """
-    inodes = _listeners()
-    busy = sorted(set(ports) & set(inodes))
-    if not busy:
-        return []
-    owners = _owners({inodes[port] for port in busy})
-    containers, published = _our_containers()
+    listeners = _listeners(source)
+    busy = sorted(set(ports) & set(listeners))
+    containers, published = _our_containers(source) if busy else ({}, {})
     result = []
     for port in busy:
-        pid = owners.get(inodes[port])
-        ours = containers.get(_container_of(pid), "") if pid else ""
-        result.append(
-            {
-                "port": port,
-                "process": _name(pid) if pid else "",
-                "container": ours or published.get(port, ""),
-            }
-        )
+        name, pid = listeners[port]
+        container = containers.get(_container_of(source, pid), "") or published.get(port, "")
+        result.append({"port": port, "process": f"{name} ({pid})" if pid else "", "container": container})
     return result
 
 
-def name_containers(processes: t.List[t.Dict[str, t.Any]]) -> None:
+def name_containers(source: HostSource, processes: t.List[t.Dict[str, t.Any]]) -> None:
     """Give each process, by its `pid`, the `container` of ours that it runs in, or ""."""
-    containers = _our_containers()[0] if processes else {}
+    containers = _our_containers(source)[0] if processes else {}
     for process in processes:
-        process["container"] = containers.get(_container_of(process["pid"]), "")
+        process["container"] = containers.get(_container_of(source, process["pid"]), "")
 
 
-def _listeners() -> t.Dict[int, str]:
-    """Port → socket inode of every TCP listener, IPv4 and IPv6."""
-    inodes = {}
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in _read(table).splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == LISTEN:
-                inodes[int(fields[1].rsplit(":", 1)[1], 16)] = fields[9]
-    return inodes
+def _listeners(source: HostSource) -> t.Dict[int, t.Tuple[str, int]]:
+    """Port → name and pid of what listens there, "" and 0 where this user may not see it; IPv4 and IPv6."""
+    found = LISTENER.findall(source.run("ss", "-Hltnp"))
+    return {int(port): (name, int(pid or 0)) for port, name, pid in found}
 
 
-def _owners(inodes: t.Set[str]) -> t.Dict[str, int]:
-    """Socket inode → pid, for those processes that this user may read."""
-    targets = {f"socket:[{inode}]": inode for inode in inodes}
-    pids = {}
-    for link in glob.iglob("/proc/[0-9]*/fd/*"):
-        try:
-            inode = targets.get(os.readlink(link))
-        except OSError:  # the process ended, or belongs to another user
-            continue
-        if inode is not None:
-            pids[inode] = int(link.split("/")[2])
-    return pids
-
-
-def _our_containers() -> t.Tuple[t.Dict[str, str], t.Dict[int, str]]:
+def _our_containers(source: HostSource) -> t.Tuple[t.Dict[str, str], t.Dict[int, str]]:
     """Container id → name and published port → name, of the running containers named headfirst-*."""
-    docker = shutil.which("docker")
-    if docker is None:
-        return {}, {}
-    command = [docker, "ps", "--no-trunc", "--filter=name=^headfirst-"]
-    try:
-        listing = subprocess.run(
-            [*command, "--format={{.ID}}\t{{.Names}}\t{{.Ports}}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            universal_newlines=True,
-            timeout=ENGINE_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:  # the port is then reported with its process alone
-        return {}, {}
     ids, published = {}, {}
-    for line in listing.stdout.splitlines():
-        container, name, ports = line.split("\t")
-        ids[container] = name
-        for port in re.findall(r":(\d+)->", ports):
-            published[int(port)] = name
+    listed: t.Any = source.docker(OURS)
+    for container in listed:
+        ids[container["Id"]] = name = container["Names"][0].lstrip("/")
+        for port in container["Ports"] or ():
+            published[port.get("PublicPort", 0)] = name
     return ids, published
 
 
-def _name(pid: int) -> str:
-    return f"{_read(f'/proc/{pid}/comm').strip()} ({pid})"
-
-
-def _container_of(pid: int) -> str:
+def _container_of(source: HostSource, pid: int) -> str:
     # The innermost container comes last in the path.
-    ids = CONTAINER_ID.findall(_read(f"/proc/{pid}/cgroup"))
+    ids = CONTAINER_ID.findall(source.read(f"/proc/{pid}/cgroup"))
     return ids[-1] if ids else ""
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except FileNotFoundError:  # no IPv6, or the process has ended
-        return ""

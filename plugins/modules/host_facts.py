@@ -106,22 +106,24 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
+    params, source = module.params, HostSource()
     module.get_bin_path("ip", required=True)
     silent = host_network.unreachable(params["peers"], [22, *params["ports"]])
     open_peers = [peer for peer in params["open_peers"] if peer not in silent]
+    # First, so that it is in `stuck` where it does not end.
+    busy_ports = host_network.busy_ports(source, params["ports"])
     host = dict(
-        **host_gather.gather(HostSource(), params["disk_path"], params["peers"], params["images"]),
+        **host_gather.gather(source, params["disk_path"], params["peers"], params["images"]),
         **host_facts.disk(params["disk_path"]),
         **host_facts.shared_memory(),
         model_folder=shared_folder.model_folder(params["model_folder"]) if params["model_folder"] else None,
         disk_shared=shared_folder.is_shared(params["disk_path"]),
-        busy_ports=host_network.busy_ports(params["ports"]),
+        busy_ports=busy_ports,
         unreachable_peers=silent,
         cut_ports=host_network.cut_ports(open_peers, params["open_ports"]),
     )
     host["image_store_free_bytes"] = host_facts.free(host["docker"]["image_store"])
-    host_network.name_containers([process for gpu in host["gpus"] for process in gpu["processes"]])
+    host_network.name_containers(source, [process for gpu in host["gpus"] for process in gpu["processes"]])
     module.exit_json(changed=False, host=host)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils import host_network
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 from serving import free_port
 
 
@@ -20,7 +21,7 @@ def listener() -> Iterator[socket.socket]:
 
 def test_a_listener_is_found_with_its_process(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
-    (busy,) = host_network.busy_ports([port, free_port()])
+    (busy,) = host_network.busy_ports(HostSource(), [port, free_port()])
     assert busy["port"] == port
     assert busy["process"].endswith(f"({os.getpid()})")
     assert busy["container"] == ""
@@ -29,14 +30,11 @@ def test_a_listener_is_found_with_its_process(listener: socket.socket) -> None:
 def test_a_port_held_inside_our_container_carries_its_name(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    container = "ab" * 32
-    monkeypatch.setattr(host_network, "_our_containers", lambda: ({container: "headfirst-engine"}, {}))
-    read = host_network._read
-    cgroup = f"0::/system.slice/docker-{'cd' * 32}.scope/docker/{container}\n"
-    monkeypatch.setattr(
-        host_network, "_read", lambda path: cgroup if path.endswith("/cgroup") else read(path)
-    )
-    (busy,) = host_network.busy_ports([listener.getsockname()[1]])
+    container = {"Id": "ab" * 32, "Names": ["/headfirst-engine"], "Ports": None}  # as Podman answers
+    cgroup = f"0::/system.slice/docker-{'cd' * 32}.scope/docker/{container['Id']}\n"
+    monkeypatch.setattr(HostSource, "docker", lambda source, path: [container])
+    monkeypatch.setattr(HostSource, "read", lambda source, path: cgroup)
+    (busy,) = host_network.busy_ports(HostSource(), [listener.getsockname()[1]])
     assert busy["container"] == "headfirst-engine"
 
 
@@ -44,8 +42,10 @@ def test_a_published_port_carries_its_containers_name(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = listener.getsockname()[1]
-    monkeypatch.setattr(host_network, "_our_containers", lambda: ({}, {port: "headfirst-webui"}))
-    assert host_network.busy_ports([port])[0]["container"] == "headfirst-webui"
+    ports = [{"PrivatePort": 9000, "Type": "tcp"}, {"PrivatePort": 80, "PublicPort": port, "Type": "tcp"}]
+    container = {"Id": "ab" * 32, "Names": ["/headfirst-webui"], "Ports": ports}
+    monkeypatch.setattr(HostSource, "docker", lambda source, path: [container])
+    assert host_network.busy_ports(HostSource(), [port])[0]["container"] == "headfirst-webui"
 
 
 def test_a_silent_peer_is_reported_and_a_refused_connection_is_an_answer(
