@@ -61,13 +61,6 @@ def free(path: str) -> int:
     return shutil.disk_usage(path).free
 
 
-def file_system(source: HostSource, path: str) -> str:
-    """Type of the filesystem that holds `path`, like ext4 or nfs4."""
-    mounts = [line.split() for line in source.read("/proc/mounts").splitlines()]
-    holding = [words for words in mounts if (path.rstrip("/") + "/").startswith(words[1].rstrip("/") + "/")]
-    return max(holding, key=lambda words: len(words[1]), default=["", "", ""])[2]
-
-
 def shared_memory() -> t.Dict[str, int]:
     """Size and free bytes of /dev/shm, which the ranks use (their containers have the host's IPC)."""
     usage = shutil.disk_usage("/dev/shm")  # noqa: S108

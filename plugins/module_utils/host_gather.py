@@ -14,6 +14,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import (
     host_nics,
     host_pci,
     host_rdma,
+    shared_folder,
 )
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
@@ -40,7 +41,7 @@ def gather(source: HostSource, disk_path: str, peers: t.List[str], images: t.Lis
         **facts.pop("pci"),
         **facts,
         "cgroup_obstacle": host_cgroups.obstacle(source, facts["docker"], system["uid"]),
-        "disk_type": host_facts.file_system(source, disk_path),
+        "disk_type": shared_folder.file_system(disk_path, source.read("/proc/mounts")),
         "stuck": sorted(source.stuck),
     }
 

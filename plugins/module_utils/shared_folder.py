@@ -1,7 +1,8 @@
 """Where a folder is, and whether other hosts see the very same one. Standard library only, Python 3.8+.
 
-A file system that several hosts mount is known by its type in mountinfo. That does not prove that two hosts
-mount the same one: NFS reports no fsid, names of servers differ, and inodes of root folders are alike. So
+A file system that several hosts mount is known by its type in /proc/mounts. That does not prove that two
+hosts mount the same one: NFS reports no fsid, names of servers differ, and inodes of root folders are alike.
+So
 
 * a model folder, which is not written to and may be mounted read-only, has a `sight`: names, sizes, times and
   inodes of all files, and blocks of each. Copies on different disks have other inodes.
@@ -23,7 +24,7 @@ import uuid
 
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
-# Types in mountinfo: network and cluster file systems, and folders that a hypervisor hands to its guests.
+# Types in /proc/mounts: network and cluster file systems, and folders that a hypervisor hands to its guests.
 # Types of FUSE are listed one by one: fuse.mergerfs, for one, holds local disks, with inodes made of paths.
 SHARED_TYPES = frozenset(
     (
@@ -43,22 +44,17 @@ _SAMPLES = 16
 _BLOCK = 4096
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
-Mount = t.Tuple[str, str]
 
-
-def mount(path: str, mountinfo: str) -> Mount:
-    """Type and source of the file system that holds `path`, a path without links, by /proc/self/mountinfo."""
-    innermost, longest = ("", ""), -1
-    for line in mountinfo.splitlines():
-        left, _dash, right = line.partition(" - ")
-        fields, rest = left.split(" "), right.split(" ")
-        if len(fields) < 5 or len(rest) < 2:
-            continue
-        point = _unescaped(fields[4])
+def file_system(path: str, mounts: str) -> str:
+    """Type of the file system that holds `path`, a path without links, by /proc/mounts; like ext4 or nfs4."""
+    innermost, longest = "", -1
+    for line in mounts.splitlines():
+        _device, point, type_ = line.split(" ")[:3]
+        point = _unescaped(point)
         holds = path == point or path.startswith(point.rstrip("/") + "/")
         # Of two mounts at one point the later one is on top, such as NFS over its autofs.
         if holds and len(point) >= longest:
-            innermost, longest = (rest[0], _unescaped(rest[1])), len(point)
+            innermost, longest = type_, len(point)
     return innermost
 
 
@@ -118,7 +114,7 @@ def place(path: str, *, mark: bool, source: t.Optional[HostSource] = None) -> t.
 def _type(path: str, source: HostSource) -> str:
     while not os.path.exists(path):  # this also has autofs mount what is there
         path = os.path.dirname(path)
-    return mount(os.path.realpath(path), source.read("/proc/self/mountinfo"))[0]
+    return file_system(os.path.realpath(path), source.read("/proc/mounts"))
 
 
 def _entries(path: str) -> t.Iterator[t.Tuple[str, str, os.stat_result]]:

@@ -14,27 +14,27 @@ from ansible_collections.headfirst.serving.plugins.module_utils.host_source impo
 from ansible_collections.headfirst.serving.plugins.plugin_utils.weights_choice import differences, first_alike
 from together import together
 
-ROOT = "27 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw\n"
+ROOT = "/dev/nvme0n1p2 / ext4 rw 0 0\n"
 # As the clients' kernels write them; paths, names and options are made up.
 LINES = {
-    "nfs4": "0:56 / /mnt/share rw,relatime shared:170 - nfs4 10.0.0.9:/export/models rw,vers=4.2,nconnect=8",
-    "nfs": "0:49 /sub /mnt/share ro,relatime shared:51 - nfs filer:/vol/models ro,vers=3,hard,proto=tcp",
-    "lustre": "0:60 / /mnt/share rw,relatime shared:324 - lustre 10.0.0.1@o2ib:10.0.0.2@o2ib:/scratch rw",
-    "ceph": "0:44 / /mnt/share rw,relatime shared:40 - ceph 10.0.0.5:6789,10.0.0.6:6789:/ rw,name=admin",
-    "gpfs": "0:52 / /mnt/share rw,relatime shared:220 - gpfs fs1 rw",
-    "beegfs": "0:47 / /mnt/share rw,relatime shared:44 - beegfs beegfs_nodev rw,cfgFile=/etc/b.conf",
-    "wekafs": "0:48 / /mnt/share rw,relatime shared:45 - wekafs backend1/default rw,writecache",
-    "9p": "0:40 / /mnt/share rw,relatime shared:30 - 9p models rw,access=client,trans=virtio",
-    "virtiofs": "0:41 / /mnt/share rw,relatime shared:31 - virtiofs models rw",
-    "cifs": r"0:42 / /mnt/share rw,relatime shared:32 - cifs //filer/models\040share rw,vers=3.1.1",
-    "fuse.glusterfs": "0:43 / /mnt/share rw,relatime shared:33 - fuse.glusterfs gl1:/models rw,user_id=0",
-    "fuse.hf3fs": "0:45 / /mnt/share rw,relatime shared:34 - fuse.hf3fs hf3fs.stage rw,user_id=0",
+    "nfs4": "10.0.0.9:/export/models /mnt/share nfs4 rw,vers=4.2,nconnect=8 0 0",
+    "nfs": "filer:/vol/models /mnt/share nfs ro,vers=3,hard,proto=tcp 0 0",
+    "lustre": "10.0.0.1@o2ib:10.0.0.2@o2ib:/scratch /mnt/share lustre rw 0 0",
+    "ceph": "10.0.0.5:6789,10.0.0.6:6789:/ /mnt/share ceph rw,name=admin 0 0",
+    "gpfs": "fs1 /mnt/share gpfs rw 0 0",
+    "beegfs": "beegfs_nodev /mnt/share beegfs rw,cfgFile=/etc/b.conf 0 0",
+    "wekafs": "backend1/default /mnt/share wekafs rw,writecache 0 0",
+    "9p": "models /mnt/share 9p rw,access=client,trans=virtio 0 0",
+    "virtiofs": "models /mnt/share virtiofs rw 0 0",
+    "cifs": r"//filer/models\040share /mnt/share cifs rw,vers=3.1.1 0 0",
+    "fuse.glusterfs": "gl1:/models /mnt/share fuse.glusterfs rw,user_id=0 0 0",
+    "fuse.hf3fs": "hf3fs.stage /mnt/share fuse.hf3fs rw,user_id=0 0 0",
 }
 
 
-def source(root: Path, mountinfo: str, boot: str = "b00t") -> HostSource:
+def source(root: Path, mounts: str, boot: str = "b00t") -> HostSource:
     """A host with these mounts; the folders are this machine's."""
-    for name, text in {"self/mountinfo": mountinfo, "sys/kernel/random/boot_id": boot}.items():
+    for name, text in {"mounts": mounts, "sys/kernel/random/boot_id": boot}.items():
         path = root / "proc" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -43,7 +43,7 @@ def source(root: Path, mountinfo: str, boot: str = "b00t") -> HostSource:
 
 def mounted(root: Path, folder: Path, type_: str = "nfs4", boot: str = "b00t") -> HostSource:
     """A host on which `folder` is a mount of this type."""
-    return source(root, f"{ROOT}99 27 0:50 / {folder} rw,relatime - {type_} somewhere rw\n", boot)
+    return source(root, f"{ROOT}somewhere {folder} {type_} rw 0 0\n", boot)
 
 
 @pytest.fixture
@@ -57,21 +57,21 @@ def model(tmp_path: Path) -> Path:
 
 @together("type_", LINES)
 def test_types_of_shared_file_systems_are_recognised(type_: str) -> None:
-    found = shared_folder.mount("/mnt/share/model", ROOT + f"99 27 {LINES[type_]}\n")
-    assert found[0] == type_
+    found = shared_folder.file_system("/mnt/share/model", ROOT + f"{LINES[type_]}\n")
+    assert found == type_
     assert type_ in shared_folder.SHARED_TYPES
 
 
 def test_the_mount_on_top_counts() -> None:
-    autofs = "40 27 0:33 / /mnt rw - autofs /etc/auto.mnt rw\n41 40 0:34 / /mnt/a rw - autofs auto rw\n"
-    nfs = "42 41 0:35 / /mnt/a rw - nfs4 filer:/a rw\n"
-    assert shared_folder.mount("/mnt/a/model", ROOT + autofs)[0] == "autofs"
-    assert shared_folder.mount("/mnt/a/model", ROOT + autofs + nfs)[0] == "nfs4"
-    assert shared_folder.mount("/mnt/ab", ROOT + autofs + nfs)[0] == "autofs"
-    assert shared_folder.mount("/data", ROOT + autofs + nfs)[0] == "ext4"
-    escaped = ROOT + r"43 27 0:36 / /mnt/my\040share rw - nfs4 f:/a\040b rw"
-    assert shared_folder.mount("/mnt/my share/x", escaped) == ("nfs4", "f:/a b")
-    assert shared_folder.mount("/", HostSource().read("/proc/self/mountinfo"))[0], "of this machine"
+    autofs = "/etc/auto.mnt /mnt autofs rw 0 0\nauto /mnt/a autofs rw 0 0\n"
+    nfs = "filer:/a /mnt/a nfs4 rw 0 0\n"
+    assert shared_folder.file_system("/mnt/a/model", ROOT + autofs) == "autofs"
+    assert shared_folder.file_system("/mnt/a/model", ROOT + autofs + nfs) == "nfs4"
+    assert shared_folder.file_system("/mnt/ab", ROOT + autofs + nfs) == "autofs"
+    assert shared_folder.file_system("/data", ROOT + autofs + nfs) == "ext4"
+    escaped = ROOT + r"f:/a\040b /mnt/my\040share nfs4 rw 0 0"
+    assert shared_folder.file_system("/mnt/my share/x", escaped) == "nfs4"
+    assert shared_folder.file_system("/", HostSource().read("/proc/mounts")), "of this machine"
     local = {"ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "fuse.mergerfs", "fuseblk"}
     assert local & {*shared_folder.SHARED_TYPES} == set()
 
