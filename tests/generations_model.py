@@ -57,6 +57,7 @@ RUN: dict[str, Any] = {
     "then": st.sampled_from(["sleeps", "sleeps", "killed", "killed in a module"]),
     "wait_s": st.sampled_from([0.0, 130.0, 601.0, 601.0]),
 }
+DEFAULTS = {name: option.get("default") for name, option in container_generations.OPTIONS.items()}
 SCRIPT = Path(requests.__file__).with_name("node_script.py")
 
 
@@ -155,8 +156,7 @@ class Host:
         """What a module answers; a container whose specification is `broken` ends when it starts."""
         state, name = arguments.get("state", "read"), arguments["name"]
         if module == rollout_steps.GENERATIONS:
-            given = {"version": "", "restarted": False, "start_seconds": None, "stop_timeout": 1, **arguments}
-            given |= {"state": state, "record": {"files": {}, **arguments.get("record", {})}}
+            given = {**DEFAULTS, **arguments, "record": {"files": {}, **arguments.get("record", {})}}
             return container_generations._apply(partial(self.generations, check=check), given)
         container = self.current(name)
         if module == rollout_steps.WATCH:

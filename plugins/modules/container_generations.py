@@ -119,6 +119,33 @@ if t.TYPE_CHECKING:
 
 _GPU = "nvidia.com/gpu="
 Result = t.Dict[str, t.Any]
+OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
+    "name": {"type": "str", "required": True},
+    "state": {
+        "type": "str",
+        "choices": ["read", "recorded", "planned", "current", "kept", "pruned", "adopted", "absent"],
+        "default": "read",
+    },
+    "generation": {"type": "str"},
+    "record": {
+        "type": "dict",
+        "options": {
+            "url": {"type": "str", "required": True},
+            "model": {"type": "str", "default": ""},
+            "api_key": {"type": "str", "default": "", "no_log": True},
+            "readiness": {"type": "dict", "default": {}},
+            "files": {"type": "dict", "default": {}, "no_log": True},
+            "supervision": {"type": "dict", "default": {}, "no_log": True},
+        },
+    },
+    "former": {"type": "str"},
+    "url": {"type": "str"},
+    "version": {"type": "str", "default": ""},
+    "keep": {"type": "list", "elements": "str", "default": []},
+    "restarted": {"type": "bool", "default": False},
+    "start_seconds": {"type": "float"},
+    "stop_timeout": {"type": "int", "default": 30},
+}
 
 
 class Generations:
@@ -147,15 +174,15 @@ class Generations:
             if container.name == name or container.name.startswith(name + ".")
         }
 
-    def read(self) -> Result:
-        """Return what is there."""
+    def read(self, generation: t.Optional[str] = None) -> Result:
+        """Return what is there, and what else runs in the place of a generation."""
         generations: Result = {}
         for container in self._containers.values():
-            generation = container.labels.get(container_spec.GENERATION_LABEL, "")
-            if not generation:
+            name = _generation(container)
+            if not name:
                 continue
-            record = self._record(generation)
-            generations[generation] = {
+            record = self._record(name)
+            generations[name] = {
                 "worked_at": record.get("worked_at", 0),
                 "rank": int(container.labels[container_spec.RANK_LABEL]),
                 "ranks": int(container.labels[container_spec.RANKS_LABEL]),
@@ -169,6 +196,7 @@ class Generations:
             "current": self._current(),
             "generations": generations,
             "names": self._names,
+            "beside": self.beside(generation) if generation else [],
         }
 
     def beside(self, generation: str) -> t.List[str]:
@@ -412,33 +440,7 @@ def _base_name(container: Container) -> str:
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "state": {
-                "type": "str",
-                "choices": ["read", "recorded", "planned", "current", "kept", "pruned", "adopted", "absent"],
-                "default": "read",
-            },
-            "generation": {"type": "str"},
-            "record": {
-                "type": "dict",
-                "options": {
-                    "url": {"type": "str", "required": True},
-                    "model": {"type": "str", "default": ""},
-                    "api_key": {"type": "str", "default": "", "no_log": True},
-                    "readiness": {"type": "dict", "default": {}},
-                    "files": {"type": "dict", "default": {}, "no_log": True},
-                    "supervision": {"type": "dict", "default": {}, "no_log": True},
-                },
-            },
-            "former": {"type": "str"},
-            "url": {"type": "str"},
-            "version": {"type": "str", "default": ""},
-            "keep": {"type": "list", "elements": "str", "default": []},
-            "restarted": {"type": "bool", "default": False},
-            "start_seconds": {"type": "float"},
-            "stop_timeout": {"type": "int", "default": 30},
-        },
+        argument_spec=OPTIONS,
         required_if=[
             ("state", "recorded", ("generation", "record")),
             ("state", "planned", ("generation", "version")),
@@ -462,29 +464,20 @@ def main() -> None:
 
 
 def _apply(of_name: t.Callable[[str], Generations], params: Result) -> Result:
-    generations = of_name(params["name"])
-    if params["state"] == "recorded":
-        return generations.record(params["generation"], params["record"], params["version"])
-    if params["state"] == "planned":
-        return generations.plan_return(params["generation"], params["version"])
-    if params["state"] == "current":
-        return generations.make_current(params["generation"])
-    if params["state"] == "kept":
-        return generations.keep(
-            params["generation"],
-            params["keep"],
-            params["restarted"],
-            params["start_seconds"],
-            params["version"],
-        )
-    if params["state"] == "pruned":
-        return generations.prune(params["keep"])
-    if params["state"] == "adopted":
-        return generations.adopt(of_name(params["former"]), params["url"])
-    if params["state"] == "absent":
-        return generations.remove(params["stop_timeout"])
-    generation = params.get("generation")
-    return {**generations.read(), "beside": generations.beside(generation) if generation else []}
+    generations, generation = of_name(params["name"]), params["generation"]
+    keep, version = params["keep"], params["version"]
+    restarted, start_seconds = params["restarted"], params["start_seconds"]
+    by_state: t.Dict[str, t.Callable[[], Result]] = {
+        "read": lambda: generations.read(generation),
+        "recorded": lambda: generations.record(generation, params["record"], version),
+        "planned": lambda: generations.plan_return(generation, version),
+        "current": lambda: generations.make_current(generation),
+        "kept": lambda: generations.keep(generation, keep, restarted, start_seconds, version),
+        "pruned": lambda: generations.prune(keep),
+        "adopted": lambda: generations.adopt(of_name(params["former"]), params["url"]),
+        "absent": lambda: generations.remove(params["stop_timeout"]),
+    }
+    return by_state[params["state"]]()
 
 
 if __name__ == "__main__":

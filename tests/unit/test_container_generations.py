@@ -20,6 +20,7 @@ from docker.errors import APIError
 
 NAME = "headfirst-engine"
 STANDBY = Path(__file__).parents[2] / "roles" / "engine" / "tasks" / "standby.yml"
+DEFAULTS = {name: option.get("default") for name, option in container_generations.OPTIONS.items()}
 
 
 class StandInContainer:
@@ -382,7 +383,7 @@ def prepare_spare(docker: StandInDocker, folder: Path, *waiting: str) -> None:
             role = Templar(loader, variables={**known, "item": item})
             if not role.evaluate_conditional(task.get("when", True)):
                 continue
-            asked = {"state": "read", "version": "", **role.template(task[module])}
+            asked = {**DEFAULTS, **role.template(task[module])}
             if module.endswith(".container_generations"):
                 known[task.get("register", "")] = container_generations._apply(
                     partial(generations, docker, folder), asked
