@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.headfirst.serving.plugins.action.host_facts import HOST
-from ansible_collections.headfirst.serving.plugins.filter.service_change import FilterModule
+from ansible_collections.headfirst.serving.plugins.filter.services import FilterModule
 from ansible_collections.headfirst.serving.plugins.module_utils import shared_folder
 from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer
 from headfirst.node.weights.cli import main

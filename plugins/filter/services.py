@@ -1,4 +1,7 @@
-"""Filters on the versions of a service; see plugin_utils/service_change.py."""
+"""Filters about services: their containers, and their versions on hosts.
+
+See plugin_utils/service_containers.py and plugin_utils/service_change.py.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
+from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change, service_containers
 from ansible_collections.headfirst.serving.plugins.plugin_utils.service_change import Ranks
 
 
@@ -16,19 +19,16 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Name → filter."""
         return {
+            "container_base": lambda role: dict(service_containers.BASES[role]),
+            "container_secrets": service_containers.secrets,
+            "service_kept": lambda ranks: service_change.kept(_proven(ranks)),
             "service_ranks": host_ranks,
-            "service_kept": kept,
         }
 
 
 def host_ranks(results: Sequence[dict[str, Any]], host: str) -> Ranks:
     """See service_change.host_ranks."""
     return _proven(service_change.host_ranks(results, host))
-
-
-def kept(all_ranks: Ranks) -> dict[str, list[str]]:
-    """See service_change.kept."""
-    return service_change.kept(_proven(all_ranks))
 
 
 def _proven(ranks: Ranks) -> Ranks:
