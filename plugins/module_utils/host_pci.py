@@ -21,8 +21,6 @@ NVLINK5, NVLINK5_VPD = "nvlink5", b"SW_MNG"
 BLACKWELL = 0x2900  # the first PCI device ID of that generation; older GPUs have no NVLink 5
 BRIDGE_CLASS = "0x0604"
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-# Names as `nvidia-smi topo -m` has them, from near to far.
-DISTANCES = ["PIX", "PXB", "PHB", "NODE", "SYS"]
 # PCI Express Base Specification: extended capabilities begin at 0x100; ACS has the ID 0x000D, its control
 # register is 6 bytes in, and these of its bits make traffic between two devices go up to the CPU.
 EXTENDED, ACS_ID, ACS_CONTROL = 0x100, 0x000D, 6
@@ -93,7 +91,7 @@ def roce(source: HostSource, devices: t.List[Device]) -> t.List[str]:
 
 
 def distance(first: Device, second: Device) -> str:
-    """Which of DISTANCES is between two devices."""
+    """How far two devices are apart, as `nvidia-smi topo -m` has it: PIX, PXB, PHB, NODE or SYS."""
     here, there = _steps(first.path), _steps(second.path)
     shared = 0
     while shared < min(len(here), len(there)) and here[shared] == there[shared]:

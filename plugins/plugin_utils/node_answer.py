@@ -113,19 +113,13 @@ def _text(value: Any, rule: Spec, where: str) -> str:
     return printable(value)
 
 
-def _integer(value: Any, rule: Spec, where: str) -> int:
+def _number(value: Any, rule: Spec, where: str) -> int | float:
     least, most = rule.get("min", -MAX_NUMBER), rule.get("max", MAX_NUMBER)
-    right = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-    _require(right, where, f"an integer from {least} to {most}", value)
-    return int(value)
-
-
-def _number(value: Any, rule: Spec, where: str) -> float:
-    least, most = rule.get("min", -MAX_NUMBER), rule.get("max", MAX_NUMBER)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    kind, words = (int, "an integer") if rule["type"] == "int" else ((int, float), "a number")
+    number = isinstance(value, kind) and not isinstance(value, bool)
     # Not a number is within no limits.
-    _require(number and least <= value <= most, where, f"a number from {least} to {most}", value)
-    return float(value)
+    _require(number and least <= value <= most, where, f"{words} from {least} to {most}", value)
+    return int(value) if kind is int else float(value)
 
 
 def _flag(value: Any, rule: Spec, where: str) -> bool:
@@ -156,7 +150,7 @@ def _table(value: Any, rule: Spec, where: str) -> dict[str, Any]:
 
 _TYPES: dict[str, Callable[[Any, Spec, str], Any]] = {
     "str": _text,
-    "int": _integer,
+    "int": _number,
     "float": _number,
     "bool": _flag,
     "list": _list,

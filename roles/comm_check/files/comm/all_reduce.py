@@ -6,11 +6,14 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from rank_types import Measuring, Refused
+from refused import Refused
+
+if TYPE_CHECKING:
+    from rank import Rank
 
 STEP = 8
 SIZES = [STEP**power for power in range(1, 11)]  # 8 B to 1 GiB
@@ -30,7 +33,7 @@ LIMITS = (
 GPU_ROOM = 4 * 2**30
 
 
-def measure(rank: Measuring, backend: str, run: dict[str, Any]) -> None:
+def measure(rank: Rank, backend: str, run: dict[str, Any]) -> None:
     """Fill `run` with a row a size; `stopped` says why it ended before the last one."""
     device = torch.device("cuda", rank.local) if backend == "nccl" else torch.device("cpu")
     room = _room(rank, device)
@@ -56,13 +59,13 @@ def measure(rank: Measuring, backend: str, run: dict[str, Any]) -> None:
 
 
 def _row(
-    rank: Measuring, size: int, device: torch.device, reduce: Callable[[torch.Tensor], None]
+    rank: Rank, size: int, device: torch.device, reduce: Callable[[torch.Tensor], None]
 ) -> dict[str, Any]:
     tensor = torch.empty(size // FLOAT, dtype=torch.float32, device=device)
     return _timed(rank, tensor, lambda: reduce(tensor))
 
 
-def _graph_row(rank: Measuring, device: torch.device) -> dict[str, Any]:
+def _graph_row(rank: Rank, device: torch.device) -> dict[str, Any]:
     """The same all-reduce captured once and replayed, as engines run their decode steps."""
     tensor = torch.zeros(GRAPH_BYTES // FLOAT, dtype=torch.float32, device=device)
     stream = torch.cuda.Stream()
@@ -77,7 +80,7 @@ def _graph_row(rank: Measuring, device: torch.device) -> dict[str, Any]:
     return _timed(rank, tensor, graph.replay)
 
 
-def _timed(rank: Measuring, tensor: torch.Tensor, reduce: Callable[[], None]) -> dict[str, Any]:
+def _timed(rank: Rank, tensor: torch.Tensor, reduce: Callable[[], None]) -> dict[str, Any]:
     """One all-reduce of known numbers, checked; then as many as the time allows, of zeros."""
     _fill(tensor, rank.rank + 1)
     first = _agree(_seconds(reduce, 1, tensor.device), tensor.device)
@@ -142,7 +145,7 @@ def _wrong(tensor: torch.Tensor, factor: int) -> int:
     return bad + sum(int(torch.count_nonzero(part != numbers * factor)) for part in lines.split(BLOCK))
 
 
-def _room(rank: Measuring, device: torch.device) -> float:
+def _room(rank: Rank, device: torch.device) -> float:
     """Free bytes for each rank, of the rank that has least."""
     if device.type == "cuda":
         free = float(torch.cuda.mem_get_info(device)[0])

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from rank_types import Refused
+from refused import Refused
 
 # What tells which way the bytes go; NCCL says much more.
 TELLING = re.compile(
