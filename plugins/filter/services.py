@@ -20,7 +20,7 @@ class FilterModule:
         """Name → filter."""
         return {
             "container_base": lambda role: dict(service_containers.BASES[role]),
-            "container_secrets": service_containers.secrets,
+            "container_secrets": lambda role, **values: service_containers.SECRETS[role](**values),
             "service_kept": lambda ranks: service_change.kept(_proven(ranks)),
             "service_ranks": host_ranks,
         }

@@ -1,12 +1,12 @@
 """What the containers of the proxy, the routers and the chat page always have; roles and plan read it.
 
-`BASES` are by role: parameters of a container as C(spec) of the module `container` has them. `secrets` are
-the variables of a container's env file.
+`BASES` are by role: parameters of a container as C(spec) of the module `container` has them. `SECRETS` give
+the variables of its env file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _CONFINED = {"network_mode": "host", "cap_drop": ["ALL"], "restart_policy": "unless-stopped"}
@@ -76,10 +76,7 @@ def open_webui_secrets(
     }
 
 
-_SECRETS = {"router": router_secrets, "open_webui": open_webui_secrets}
-
-
-def secrets(role: str, **values: str) -> dict[str, str]:
-    """Variables of the env file of a role's container. KeyError, TypeError for another role or value."""
-    variables: dict[str, str] = _SECRETS[role](**values)  # type: ignore[operator]
-    return variables
+SECRETS: Mapping[str, Callable[..., dict[str, str]]] = {
+    "router": router_secrets,
+    "open_webui": open_webui_secrets,
+}
