@@ -21,9 +21,9 @@ from typing import Any
 from headfirst.node.weights.cli import main
 from headfirst.node.weights.proof.hashing import FileHash, hash_file
 from headfirst.node.weights.transfer import messages
-from headfirst.node.weights.transfer.board import Board, mask
+from headfirst.node.weights.transfer.board import Board, Overview, mask
 from headfirst.node.weights.transfer.shelf import Shelf
-from headfirst.node.weights.transfer.signing import Key, file_statement, overview_statement
+from headfirst.node.weights.transfer.signing import Key, file_statement
 
 WRONG = b"raise SystemExit('the attacker was here')\n"
 OWN_KEY = "signs with a key of its own"
@@ -73,7 +73,7 @@ def main_with(attack: str, name: str) -> None:
             made_from.update(overview["made_from"])
             overview["known"].pop(name, None)
             overview.pop("signature", None)
-            overview["signature"] = key.sign(overview_statement(**overview))
+            overview["signature"] = key.sign(Overview(**overview).statement)
         for file, entry in document["files"].items():
             record = messages._proof(entry)
             entry["signature"] = key.sign(file_statement(made_from, file, record))

@@ -78,7 +78,7 @@ def test_who_waits_for_others_is_alive_as_long_as_these_move() -> None:
     stages = Stages(board, converts=False)
     seen = []
     for received in (1, 2, 2):
-        board.merge_members({0: Member(beat=board.member(0).beat + 1, received=received)})
+        board.merge_members({0: Member(beat=board.members[0].beat + 1, received=received)})
         stages.update({"a": 10}, 0, 0, received)
         seen.append(stages.alive)
     assert seen == [1, 2, 2]

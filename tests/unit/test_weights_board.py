@@ -48,8 +48,8 @@ def test_news_pass_from_board_to_board() -> None:
     last.report(have=frozenset("a"), ready=True)
     told(last, middle)
     told(middle, first)
-    assert first.member(2).have == {"a"}
-    assert first.member(2).ready
+    assert first.members[2].have == {"a"}
+    assert first.members[2].ready
     assert not first.everybody_has("a")
     first.report(have=frozenset("a"))
     middle.report(done=True)
@@ -65,7 +65,7 @@ def test_what_was_heard_late_does_not_undo_what_was_heard_first() -> None:
     other.report(have=frozenset("a"))
     absorb(board, compose(other, None))
     absorb(board, old)
-    assert board.member(1).have == {"a"}
+    assert board.members[1].have == {"a"}
 
 
 def test_an_origin_that_starts_again_is_believed_and_older_news_are_not() -> None:
@@ -80,10 +80,10 @@ def test_an_origin_that_starts_again_is_believed_and_older_news_are_not() -> Non
     again.describe(overview(2, a=4, c=1))
     told(again, member)
     assert member.overview == again.overview
-    assert member.member(1).have == frozenset()
+    assert member.members[1].have == frozenset()
     assert "b" not in member.proofs()
     absorb(again, stale)
-    assert again.member(1).have == frozenset()
+    assert again.members[1].have == frozenset()
 
 
 def test_a_proof_that_is_not_of_the_overviews_size_is_not_taken() -> None:
@@ -143,7 +143,7 @@ def test_an_answer_without_the_token_is_not_taken(monkeypatch: pytest.MonkeyPatc
     ):
         exchange_news(member, MEMBER, HEAD, port=PORT)
     assert member.overview is None
-    assert member.member(0) == Member(beat=member.member(0).beat)
+    assert member.members[0] == Member(beat=member.members[0].beat)
 
 
 def test_a_port_that_is_taken_is_named() -> None:
@@ -194,5 +194,5 @@ def test_a_member_whose_clock_went_back_is_believed(monkeypatch: pytest.MonkeyPa
     again.report(ready=True)
     told(relay, again)
     told(origin, relay)
-    assert not origin.member(2).done
-    assert origin.member(2).ready
+    assert not origin.members[2].done
+    assert origin.members[2].ready

@@ -230,7 +230,7 @@ def test_a_member_uses_up_no_numbers_of_others(liar_of: int) -> None:
         boards[liar_of].report(have=frozenset("a"))
     for board in boards:
         assert board.overview == replace(OVERVIEW, epoch=6)
-        assert board.member(liar_of).have == {"a"}
+        assert board.members[liar_of].have == {"a"}
 
 
 def test_the_key_stays_on_the_head(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ import time
 from headfirst.node.weights.transfer.chain import Chain
 hear = Chain._try
 def hear_late(self, *arguments, **options):  # as on a host that gives the threads no time
-    if self._board.member(self._board.index).done:
+    if self._board.members[self._board.index].done:
         time.sleep(3)
     return hear(self, *arguments, **options)
 Chain._send, Chain._try = lambda self, exchange: None, hear_late
@@ -76,7 +76,7 @@ def test_a_member_that_starts_again_while_the_head_ends_gets_its_files(
 
     def farewell(chain: Chain) -> None:
         """That of the head takes until the member is back."""
-        while chain._board.index == 0 and (not again_at or chain._board.member(1).beat < again_at[0]):
+        while chain._board.index == 0 and (not again_at or chain._board.members[1].beat < again_at[0]):
             time.sleep(0.01)
         real(chain)
 

@@ -106,7 +106,7 @@ def test_the_head_takes_what_it_fetched_itself_after_a_member_stated_the_same(tm
     board.announce({"a": proof})
     intake.step(0)
     assert transport.offered == ["a"]
-    assert board.member(0).have == {"a"}
+    assert board.members[0].have == {"a"}
     intake.close()
 
 

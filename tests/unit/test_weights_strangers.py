@@ -21,7 +21,7 @@ from headfirst.node.weights.transfer import link
 from headfirst.node.weights.transfer.board import Board, Overview
 from headfirst.node.weights.transfer.link import PeerRefused, Unreachable
 from headfirst.node.weights.transfer.messages import VERSION, compose, parse, speak
-from headfirst.node.weights.transfer.signing import file_statement, overview_statement
+from headfirst.node.weights.transfer.signing import file_statement
 from together import together
 from transfer_hosts import KEY, TOKEN, exchange_news, listening
 from wire_tap import tapped
@@ -195,7 +195,7 @@ OVERVIEW = {"epoch": 2, "made_from": {}, "sizes": {"a": 1}, "known": {"a": "0" *
 
 
 def signed(overview: dict[str, Any]) -> dict[str, Any]:
-    return {**overview, "signature": KEY.sign(overview_statement(**overview))}
+    return {**overview, "signature": KEY.sign(Overview(**overview).statement)}
 
 
 PROOF["signature"] = KEY.sign(file_statement({}, "a", FileHash(1, "0" * 32, None, bytes(32))))

@@ -14,7 +14,7 @@ from headfirst.node.weights.proof.hashing import PIECE, hash_file
 from headfirst.node.weights.transfer import listener
 from headfirst.node.weights.transfer.board import Board
 from headfirst.node.weights.transfer.chain import Exchange
-from headfirst.node.weights.transfer.link import Body, Link, NotThere, PeerRefused
+from headfirst.node.weights.transfer.link import Body, Link, PeerRefused
 from headfirst.node.weights.transfer.listener import TransferListener
 from headfirst.node.weights.transfer.shelf import Shelf
 from transfer_hosts import (
@@ -175,7 +175,7 @@ def test_a_file_of_another_version_is_not_sent(
     source = Source(tmp_path, file=PIECE)
     with serving(source, hosts[0], [hosts[1]]) as head:
         link = linked(hosts[1], hosts[0])
-        with pytest.raises(NotThere):
+        with pytest.raises(ConnectionError, match="sub/file is not there yet"):
             link.request("0" * 32, "sub/file", 0, PIECE)
         assert head.sent == 0
         assert read(link.request(source.proofs["sub/file"].version, "sub/file", 0, PIECE), PIECE)

@@ -18,7 +18,7 @@ from headfirst.node.weights.proof.hashing import PIECE
 from headfirst.node.weights.transfer import link as links
 from headfirst.node.weights.transfer import listener
 from headfirst.node.weights.transfer.board import Board
-from headfirst.node.weights.transfer.link import NotThere, PeerRefused, Unreachable
+from headfirst.node.weights.transfer.link import PeerRefused, Unreachable
 from headfirst.node.weights.transfer.listener import TransferListener
 from transfer_hosts import (
     KEY,
@@ -421,5 +421,5 @@ def test_a_member_that_has_nothing_is_not_asked_without_end(
 
 
 def _ignore(act: Callable[[], object]) -> None:
-    with suppress(*Unreachable, PeerRefused, NotThere):
+    with suppress(*Unreachable, PeerRefused):
         act()

@@ -135,7 +135,7 @@ class FetchOrigin:
         needed = set(filter(self._needs.is_needed, files))
         noted: set[str] = set()
         with _Given(run, board, stopped) as fetches:
-            while not stopped.is_set() and not (noted >= set(files) and board.member(0).have >= needed):
+            while not stopped.is_set() and not (noted >= set(files) and board.members[0].have >= needed):
                 proofs = board.proofs()
                 for name, proof in proofs.items():
                     # A file that this one does not receive is proven by those that need it.
@@ -217,14 +217,15 @@ class FetchHelper:
                 overview = self._board.overview
                 if overview is None or not self._is_same(fetching, overview):
                     return
-                if not self._board.member(self._board.index).fetches:  # also after the head was started again
+                member = self._board.members[self._board.index]
+                if not member.fetches:  # also after the head was started again
                     self._board.report(fetches=True)
                 fetches.step()
                 self._board.wait(self._board.version, _TICK_S)
 
     def _see(self, count: int) -> None:
         with self._board.changed:
-            member = self._board.member(self._board.index)
+            member = self._board.members[self._board.index]
             self._board.report(notify=False, fetched=max(0, member.fetched + count))
 
 
@@ -248,7 +249,7 @@ class _Given:
     def step(self) -> None:
         """Begin what is new; raises what a fetch raised."""
         board = self._board
-        all_given = board.member(0).given
+        all_given = board.members[0].given
         files = all_given[board.index] if board.index < len(all_given) else frozenset()
         for name in files - self._begun - board.proofs().keys():
             self._begun.add(name)

@@ -233,10 +233,10 @@ class Intake:
         proof = self._taken.get(event.name)
         if not event.wrong or proof is None or self._transport is None:
             raise _failed(event, self._store)
-        if self._board.index and self._transport.chain.is_passed_over(0):  # who else has it cannot be awaited
+        if self._board.index and 0 in self._transport.chain.passed_over:  # who else has it cannot be awaited
             raise _failed(event, self._store)
         bringer = self._board.bringer(event.name)
-        if self._board.is_signed(event.name, proof) or not self._transport.chain.is_passed_over(bringer):
+        if self._board.is_signed(event.name, proof) or bringer not in self._transport.chain.passed_over:
             del self._taken[event.name]  # the next turn asks for it again
         else:
             self._refuse(event.name, proof, [bringer])
@@ -248,7 +248,7 @@ class Intake:
         fetcher = self._transport.address(self._board.bringer(name))
         why = f"{name} has another sha256 than the source lists: fetched by {fetcher}, received from"
         for sender in senders:
-            self._transport.pass_over(sender, f"{why} {self._transport.address(sender)}")
+            self._transport.chain.pass_over(sender, f"{why} {self._transport.address(sender)}")
         self._board.reject(name, proof)
 
     def _name(self, event: ReceivedFile, proof: FileHash) -> None:

@@ -43,7 +43,7 @@ class Outlook:
             return
         if cut_off and (stalled or isinstance(cut_off, PeerRefused)):
             raise cut_off
-        origin = self._board.member(0)
+        origin = self._board.members[0]
         if origin.error and (stalled or not self._is_elsewhere(lacking)):
             raise NotReadyError(f"the node that brings the weights failed: {origin.error}")
         silent = self._board.silent_for(0)

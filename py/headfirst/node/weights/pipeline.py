@@ -170,7 +170,7 @@ class Pipeline:
             brought = sum(sizes.get(name, 0) for name in self._intake.hashes())
         else:
             here = max(here, self._origin.brought if self._origin else 0)
-            brought = here if self._origin else self._board.member(0).received
+            brought = here if self._origin else self._board.members[0].received
         self._stages.update(sizes, here, converted, brought, self._remarks)
 
     @property
@@ -178,7 +178,7 @@ class Pipeline:
         """Remarks beside the progress: of the source, on members passed over."""
         remarks = [source.note for source in (self._origin, self._helper) if source and source.note]
         if self._transport:
-            remarks += [f"passed over: {why}" for why in self._transport.chain.passed_over]
+            remarks += [f"passed over: {why}" for why in list(self._transport.chain.passed_over.values())]
         if self._needing:
             remarks.append(
                 f"waits for {', '.join(self._transfer.members[index][0] for index in self._needing)}"
@@ -290,7 +290,7 @@ class Pipeline:
         return [index for index in range(len(self._transfer.members)) if index != self._transfer.index]
 
     def _may_need_us(self, index: int, waited: float) -> bool:
-        member = self._board.member(index)
+        member = self._board.members[index]
         silent = self._board.silent_for(index)
         return not (member.done or member.error or (waited if silent is None else silent) > _SILENCE_S)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from headfirst.node.weights.proof.hashing import FileHash
-from headfirst.node.weights.transfer.signing import Key, file_statement, overview_statement
+from headfirst.node.weights.transfer.signing import Key, file_statement, statement
 
 _FARTHEST = 1 << 62
 """Nanoseconds, 146 years: no later beat is heard, else a member could use up another one's numbers."""
@@ -39,8 +39,9 @@ class Overview:
 
     @property
     def statement(self) -> bytes:
-        """What the origin signs."""
-        return overview_statement(self.epoch, self.made_from, self.sizes, self.known, self.sha256)
+        """What the origin signs: all of it."""
+        mappings = (self.made_from, self.sizes, self.known, self.sha256)
+        return statement("overview", [self.epoch, *map(dict, mappings)])
 
     @property
     def names(self) -> list[str]:
@@ -150,16 +151,15 @@ class Board:
                 return
             if self.index == 0:
                 made_from = overview.made_from
-                signed = {
+                claims = {
                     name: Claim(proof, self.key.sign(file_statement(made_from, name, proof)))
                     for name, proof in proofs.items()
                 }
-                self._add(signed, gives_way=lambda _known: True)
             else:
-                stated = {
+                claims = {
                     name: Claim(proof) for name, proof in proofs.items() if self._is_listed(name, proof)
                 }
-                self._add(stated, gives_way=lambda known: not known.signature)
+            self._add(claims, own=True)
 
     def merge_claims(self, claims: Mapping[str, Claim]) -> None:
         """Add what other members state of files; their signatures were verified before.
@@ -168,30 +168,26 @@ class Board:
         file that the origin has given to a member and whose sha256 it lists.
         """
         with self.changed:
-            if self.index > 0:
-                signed = {name: claim for name, claim in claims.items() if claim.signature}
-                self._add(signed, gives_way=lambda _known: True)
-            stated = {
-                name: claim
-                for name, claim in claims.items()
-                if not claim.signature
-                and (name, claim.proof) not in self._rejected
-                and self._is_listed(name, claim.proof)
-                and self.is_given_away(name)
-            }
-            self._add(stated, gives_way=lambda _known: False)
+            self._add({name: claim for name, claim in claims.items() if self._counts(name, claim)})
+
+    def _counts(self, name: str, claim: Claim) -> bool:
+        if claim.signature:
+            return self.index > 0
+        is_rejected = (name, claim.proof) in self._rejected
+        return not is_rejected and self._is_listed(name, claim.proof) and self.is_given_away(name)
 
     def _is_listed(self, name: str, proof: FileHash) -> bool:
         listed = self.overview.sha256.get(name) if self.overview else None
         return listed is not None and proof.sha256 == listed
 
-    def _add(self, claims: Mapping[str, Claim], gives_way: Callable[[Claim], bool]) -> None:
-        """`gives_way`: whether a known claim is replaced by one of these."""
+    def _add(self, claims: Mapping[str, Claim], *, own: bool = False) -> None:
+        """A signed claim replaces every other one, this node's `own` one those without a signature."""
         sizes = self.overview.sizes if self.overview else {}
         fresh = {}
         for name, claim in claims.items():
             known = self._claims.get(name)
-            if sizes.get(name) == claim.proof.size and known != claim and (known is None or gives_way(known)):
+            is_better = known is None or claim.signature or (own and not known.signature)
+            if is_better and sizes.get(name) == claim.proof.size and known != claim:
                 fresh[name] = claim
         if fresh:
             self._claims |= fresh
@@ -221,14 +217,9 @@ class Board:
         """claims() without the signatures."""
         return {name: claim.proof for name, claim in self.claims().items()}
 
-    def member(self, index: int) -> Member:
-        """What is known of a member."""
-        with self.changed:
-            return self._seen[index].member
-
     @property
     def members(self) -> list[Member]:
-        """What is known of all."""
+        """What is known of each."""
         with self.changed:
             return [seen.member for seen in self._seen]
 

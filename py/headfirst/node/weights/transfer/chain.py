@@ -107,7 +107,8 @@ class Chain:
         self._link = link
         count = len(board.members)
         self._others = [(board.index - step) % count for step in range(1, count)]
-        self._passed_over: dict[int, str] = {}
+        self.passed_over: dict[int, str] = {}
+        """The members that are asked for nothing any more, and why."""
         self._linked = linked
         self._patience_s = patience_s
         self.upstream: int | None = None
@@ -132,33 +133,17 @@ class Chain:
         # Not joined: one may wait a second more for news of the board, and can send them nowhere.
 
     @property
-    def before(self) -> list[int]:
-        """All other members but those passed over for good, the nearest before this one first."""
-        return [index for index in self._others if index not in self._passed_over]
-
-    @property
-    def passed_over(self) -> list[str]:
-        """Why members are asked for nothing any more."""
-        return list(self._passed_over.values())
-
-    def is_passed_over(self, index: int) -> bool:
-        """Whether a member is asked for nothing any more."""
-        return index in self._passed_over
+    def reachable(self) -> list[int]:
+        """The members to ask for files, the nearest first: those before them are silent or passed over."""
+        upstream = self.upstream
+        farther = self._others[self._others.index(upstream) :] if upstream is not None else []
+        return [index for index in farther if index not in self.passed_over]
 
     def pass_over(self, index: int, why: str) -> None:
         """Ask a member for nothing any more: it sends what is wrong. From any thread."""
-        self._passed_over.setdefault(index, why)
+        self.passed_over.setdefault(index, why)
         self._board.report(doubts=True)
         self._linked()
-
-    def is_reachable(self, index: int) -> bool:
-        """Whether a member may be asked for files: all nearer ones but it were silent or passed over."""
-        upstream = self.upstream
-        return (
-            upstream is not None
-            and index not in self._passed_over
-            and self._others.index(index) >= self._others.index(upstream)
-        )
 
     def farewell(self) -> None:
         """Send each other member the last report of this one; a member that does not answer is left out."""
@@ -191,16 +176,17 @@ class Chain:
         while not self._over.is_set():
             now = time.monotonic()
             silent = now - silent_since if silent_since is not None else 0.0
-            before = self.before
+            before = [index for index in self._others if index not in self.passed_over]
             if not before:
-                raise PeerRefused("; ".join(self.passed_over), hint="Check that node, then run again.")
+                why = "; ".join(self.passed_over.values())
+                raise PeerRefused(why, hint="Check that node, then run again.")
             if self.upstream is not None and (silent > _GRACE_S or self.upstream not in before):
                 self._link_to(None)
             if self.upstream is not None:
                 nearer = before[: before.index(self.upstream)] if now >= nearer_at else []
                 nearer_at = now + _TRY_NEARER_EVERY_S if nearer else nearer_at
             else:  # at the start the one before may be the slower to come up
-                nearer = before if silent > _GRACE_S or self._passed_over else before[:1]
+                nearer = before if silent > _GRACE_S or self.passed_over else before[:1]
             if any(self._try(exchange, member, wait=False) for member in nearer) or (
                 self.upstream is not None and self._try(exchange, self.upstream, wait=True)
             ):

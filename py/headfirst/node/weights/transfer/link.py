@@ -48,10 +48,6 @@ class Untrue(PeerRefused):
     """The other node is a member and sends what is malformed, or what the head has not signed."""
 
 
-class NotThere(ConnectionError):
-    """The other node does not have the bytes yet."""
-
-
 class Gone(ConnectionError):
     """The other node had the file, and somebody has removed it there or cut it short."""
 
@@ -164,14 +160,14 @@ class Link:
     def request(self, version: str, name: str, start: int, end: int) -> Body:
         """The bytes from `start` up to `end` of a file, until the next request.
 
-        Raises Unreachable, NotThere, Gone, or PeerRefused.
+        Raises Unreachable, also where the bytes are not there yet, Gone, or PeerRefused.
         """
         path, span = f"/{version}/{quote(name)}", f"bytes={start}-{end - 1}"
         answer = self._ask(_Request("GET", path, ("GET", path, span), {"Range": span}, SILENCE_LIMIT_S))
         if answer.status != HTTPStatus.PARTIAL_CONTENT:
             self.close()
             if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
-                raise NotThere(f"{name} is not there yet")
+                raise ConnectionError(f"{name} is not there yet")
             if answer.status == HTTPStatus.GONE:
                 raise Gone(f"{name} is gone")
             raise self._refused(answer)

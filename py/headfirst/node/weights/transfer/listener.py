@@ -39,13 +39,13 @@ _AT_ONCE = 4 << 20  # bytes to the kernel in one call
 _RANGE_FORM = re.compile(r"bytes=(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
 _PATH_FORM = re.compile(r"/([0-9a-f]{32})/([^?#]{1,4096})")
 
-Exchange = Callable[[bytes, bool], bytes]
-"""Takes a member's message, and whether the answer may wait for news; returns the answer.
-UntrustedError where it is none."""
-
 
 class TransferListener:
-    """Listens on each of `addresses`, port `port`, for requests from `peers`. Use as a context manager."""
+    """Listens on each of `addresses`, port `port`, for requests from `peers`. Use as a context manager.
+
+    `exchange` takes a member's message, and whether the answer may wait for news; it returns the answer, and
+    raises UntrustedError where it is no message.
+    """
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class TransferListener:
         port: int,
         peers: Collection[str],
         token: str,
-        exchange: Exchange,
+        exchange: Callable[[bytes, bool], bytes],
         shelf: Shelf,
         encryption: ssl.SSLContext | None = None,
     ) -> None:
@@ -73,22 +73,16 @@ class TransferListener:
                     hint="Set weights_port to a free port, and address to one of this host's own.",
                 ) from error
             self._servers.append(server)
-        self._threads = [
-            threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
-            for server in self._servers
-        ]
 
     def __enter__(self) -> TransferListener:
-        for thread in self._threads:
-            thread.start()
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         for server in self._servers:
             server.shutdown()
         self._close()
-        for thread in self._threads:
-            thread.join()
 
     def count(self, sent: int) -> None:
         """Add bytes to `sent`. Safe to use from threads."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headfirst.node.weights.proof.hashing import PIECE, FileHash
-from headfirst.node.weights.transfer.link import Body, Gone, Link, PeerRefused, Unreachable
+from headfirst.node.weights.transfer.link import Gone, Link, PeerRefused, Unreachable
 from headfirst.node.weights.transfer.shelf import Shelf
 
 _SPAN = 64  # pieces that are asked for in one request
@@ -238,7 +237,8 @@ class Receiver:
                 if isinstance(error, (TimeoutError, BlockingIOError)):  # of Python's limits, of the kernel's
                     self._silent(span.source)
                 link.close()
-                self._pause()
+                with self._changed:  # ask nobody for a moment
+                    self._changed.wait_for(lambda: self._closed, _PAUSE_S)
             except _Wrong as error:
                 why, wrong = self._without(span, str(error)), True
             except _Hopeless as error:
@@ -260,12 +260,6 @@ class Receiver:
                 return why
             span.file.wrong.clear()
         return ""
-
-    def _pause(self) -> None:
-        """Ask nobody for a moment."""
-        deadline = time.monotonic() + _PAUSE_S
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or time.monotonic() > deadline, _PAUSE_S)
 
     def _next(self, number: int, links: dict[int, Link]) -> _Span | None:
         """Claim the first pieces that somebody can be asked for; None when it is time to stop."""
@@ -298,8 +292,12 @@ class Receiver:
                 self._changed.notify_all()
 
     def _bring(self, span: _Span, link: Link, memory: memoryview) -> None:
-        proof, file = span.file.proof, span.file
-        body = self._ask(span, link)
+        file, proof, start = span.file, span.file.proof, span.first * PIECE
+        try:
+            body = link.request(proof.version, span.name, start, min(span.end * PIECE, proof.size))
+        except Gone:
+            _suspect(file, span.first, f"{link.address} has lost its copy of this file")
+            raise
         for piece in range(span.first, span.end):
             view = memory[: proof.piece_size(piece)]
             body.fill(view)
@@ -314,14 +312,6 @@ class Receiver:
                 lacking = self._shelf.add(span.name, piece)
             if not lacking:
                 self._end(file, ReceivedFile(span.name, frozenset(file.senders)))
-
-    def _ask(self, span: _Span, link: Link) -> Body:
-        proof, start = span.file.proof, span.first * PIECE
-        try:
-            return link.request(proof.version, span.name, start, min(span.end * PIECE, proof.size))
-        except Gone:
-            _suspect(span.file, span.first, f"{link.address} has lost its copy of this file")
-            raise
 
     def _end(self, file: _File, event: Event) -> None:
         """Report it, unless the file was forgotten, or failed before."""

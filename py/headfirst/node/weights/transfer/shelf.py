@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from headfirst.node.weights.proof.hashing import PIECE, FileHash
@@ -18,10 +18,6 @@ class _Item:
     proof: FileHash
     path: Path
     here: bytearray
-    lacking: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.lacking = self.here.count(0)
 
 
 class Shelf:
@@ -42,11 +38,10 @@ class Shelf:
     def add(self, name: str, piece: int) -> int:
         """Offer one more piece; returns how many are lacking now."""
         with self._changed:
-            item = self._items[name]
-            item.lacking -= not item.here[piece]
-            item.here[piece] = 1
+            here = self._items[name].here
+            here[piece] = 1
             self._changed.notify_all()
-            return item.lacking
+            return here.count(0)
 
     def move(self, name: str, path: Path) -> None:
         """Take note that a file has another path now."""
@@ -71,8 +66,7 @@ class Shelf:
         """Bytes of proven pieces by name."""
         with self._changed:
             return {
-                name: min(item.proof.size, (item.proof.count - item.lacking) * PIECE)
-                for name, item in self._items.items()
+                name: min(item.proof.size, item.here.count(1) * PIECE) for name, item in self._items.items()
             }
 
     def lacking(self, name: str) -> list[int]:

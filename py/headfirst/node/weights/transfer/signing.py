@@ -84,23 +84,12 @@ class Key:
         return True
 
 
-def overview_statement(
-    epoch: int,
-    made_from: Mapping[str, str],
-    sizes: Mapping[str, int],
-    known: Mapping[str, str],
-    sha256: Mapping[str, str],
-) -> bytes:
-    """What is signed of an overview: all of it."""
-    return _statement("overview", [epoch, dict(made_from), dict(sizes), dict(known), dict(sha256)])
-
-
 def file_statement(made_from: Mapping[str, str], name: str, proof: FileHash) -> bytes:
     """What is signed of a file: all that proves it, and which checkpoint it is a part of."""
     root = blake3(proof.pieces).hexdigest()
-    return _statement("file", [dict(made_from), name, proof.size, proof.xxh3, proof.sha256, root])
+    return statement("file", [dict(made_from), name, proof.size, proof.xxh3, proof.sha256, root])
 
 
-def _statement(kind: str, content: list[Any]) -> bytes:
+def statement(kind: str, content: list[Any]) -> bytes:
     """JSON with sorted keys and no spaces, in ASCII; no statement of one kind is one of another."""
     return f"headfirst weights {kind}\n{json.dumps(content, sort_keys=True, separators=(',', ':'))}".encode()

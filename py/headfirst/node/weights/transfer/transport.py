@@ -78,7 +78,12 @@ class Transport:
         )
         self._silent_until: dict[int, float] = {}
         self._receiver = Receiver(
-            self._shelf, self._source, self.pass_over, self._is_silent, self._link, transfer.connections
+            self._shelf,
+            self._source,
+            lambda index, why: self.chain.pass_over(index, why),
+            self._is_silent,
+            self._link,
+            transfer.connections,
         )
         self.chain = Chain(
             board, lambda index: self._link(0, index), self._receiver.reroute, transfer.patience_s
@@ -103,10 +108,6 @@ class Transport:
     def address(self, index: int) -> str:
         """A member's first address."""
         return self._transfer.members[index][0]
-
-    def pass_over(self, index: int, why: str) -> None:
-        """Ask a member for nothing any more, because of what it sent."""
-        self.chain.pass_over(index, why)
 
     def offer(self, name: str, proof: FileHash, path: Path) -> None:
         """Offer the file `path`, which is whole and proven."""
@@ -136,7 +137,7 @@ class Transport:
 
     def _source(self, name: str) -> int | None:
         holders, now = self._holders(name), time.monotonic()
-        able = [index for index in self.chain.before if index in holders and self.chain.is_reachable(index)]
+        able = [index for index in self.chain.reachable if index in holders]
         return min(able, key=lambda index: self._silent_until.get(index, 0) > now, default=None)
 
     def _is_silent(self, index: int) -> None:
