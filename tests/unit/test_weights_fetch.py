@@ -16,7 +16,8 @@ import pytest
 from fetching import SHARD_1, SHARD_2, write_source
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.node.weights.fetch.fetch_file import bring_file
-from headfirst.node.weights.fetch.fetching import Fetching, FetchRequest, fetch
+from headfirst.node.weights.fetch.fetch_run import FetchRun, fetch
+from headfirst.node.weights.fetch.fetching import Fetching, FetchRequest
 from headfirst.node.weights.fetch.partial_file import PartialFile
 from headfirst.node.weights.fetch.path_source import PathSource
 from headfirst.node.weights.fetch.source import Listing, RemoteFile, SourceBusyError, client_failed
@@ -40,10 +41,10 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PathSource, "links_into", lambda *_: False)
 
 
-def bring(source: Path, target: Path, threads: int = 8, **options: Any) -> tuple[Manifest, bool]:
+def bring(source: Path, target: Path, **options: Any) -> tuple[Manifest, bool]:
     fetching = Fetching(FetchRequest("path", str(source)), target)
-    run = fetching.begin(Proofs(target), **options)
-    return Manifest(run.bring_all(threads), fetching.made_from), run.changed
+    run = FetchRun(fetching, Proofs(target), **options)
+    return Manifest(run.bring_all(), fetching.made_from), run.changed
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -70,7 +71,8 @@ def test_a_link_that_takes_a_files_place_after_the_list_is_refused(
 
 def test_small_files_come_first(source: Path, tmp_path: Path) -> None:
     """In the order of their start: several threads may end in another one."""
-    run = Fetching(FetchRequest("path", str(source)), tmp_path / "got").begin(Proofs(tmp_path / "got"))
+    fetching = Fetching(FetchRequest("path", str(source)), tmp_path / "got")
+    run = FetchRun(fetching, Proofs(tmp_path / "got"))
     run.bring_first()
     small = [name for name in list_files(source) if name not in (CONFIG, INDEX, SHARD_1, SHARD_2)]
     assert small and sorted(run.others()[: len(small)]) == sorted(small)
@@ -107,9 +109,12 @@ def test_a_folder_can_be_used_in_place(source: Path) -> None:
     assert fetch(FetchRequest("path", str(source)), source)[1] is False
 
 
-def test_every_file_arrives_once_with_its_proof_in_an_order_to_plan_by(source: Path, tmp_path: Path) -> None:
+def test_every_file_arrives_once_with_its_proof_in_an_order_to_plan_by(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = Arrivals()
-    bring(source, tmp_path / "got", arrived=first, threads=1)
+    monkeypatch.setattr("headfirst.node.weights.fetch.fetch_run.MOST_AT_ONCE", 1)
+    bring(source, tmp_path / "got", arrived=first)
     assert list(first)[:2] == ["config.json", "model.safetensors.index.json"]
     assert list(first)[-2:] == [SHARD_1, SHARD_2]
     assert first == {name: hash_file(source / name) for name in list_files(source)}
@@ -232,12 +237,13 @@ def test_an_original_that_changes_while_it_is_read_is_refused(
 def test_it_can_be_stopped(source: Path, tmp_path: Path) -> None:
     stopped = Event()
     fetching = Fetching(FetchRequest("path", str(source)), tmp_path / "got", stopped)
-    run = fetching.begin(
+    run = FetchRun(
+        fetching,
         Proofs(tmp_path / "got"),
         arrived=lambda name, _proof: name == "model.safetensors.index.json" and stopped.set(),
     )
     with pytest.raises(NotReadyError, match="the fetch was stopped"):
-        run.bring_all(8)
+        run.bring_all()
     assert not list((tmp_path / "got").glob("*.safetensors"))
 
 
@@ -322,7 +328,7 @@ def test_a_shard_that_goes_while_it_is_looked_at_is_not_missed(
 
     monkeypatch.setattr(Proofs, "get", goes)
     known = fetching.fetched.records[SHARD_1]
-    assert fetching.begin(Proofs(target), without={SHARD_1}).bring(SHARD_1) == known
+    assert FetchRun(fetching, Proofs(target), without={SHARD_1}).bring(SHARD_1) == known
     assert not (target / SHARD_1).exists(), "it is not fetched again"
 
 

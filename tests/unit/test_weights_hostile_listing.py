@@ -13,7 +13,8 @@ from fake_hub import FakeHub, running
 from fetching import run_fetch, write_source
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.node.weights.fetch.fetching import FetchRequest, fetch
+from headfirst.node.weights.fetch.fetch_run import fetch
+from headfirst.node.weights.fetch.fetching import FetchRequest
 from headfirst.node.weights.fetch.hub_answers import ANSWER_LIMIT
 from headfirst.node.weights.fetch.source import checked_listing, client_failed
 from headfirst.node.weights.files import STATE_FOLDER, list_files

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.node.weights.cli import main
-from headfirst.node.weights.fetch.fetching import FetchRequest, fetch
+from headfirst.node.weights.fetch.fetch_run import fetch
+from headfirst.node.weights.fetch.fetching import FetchRequest
 from headfirst.node.weights.files import is_in_place, notes_beside
 from headfirst.node.weights.in_place import use_in_place
 from headfirst.node.weights.proof import manifest as manifests

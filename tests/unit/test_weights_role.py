@@ -11,7 +11,8 @@ import yaml
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.result import RunResult
 from headfirst.control.run.runner import run_playbook
-from headfirst.node.weights.fetch.fetching import FetchRequest, fetch
+from headfirst.node.weights.fetch.fetch_run import fetch
+from headfirst.node.weights.fetch.fetching import FetchRequest
 from weights_checkpoints import two_shards, write_checkpoint
 
 HOSTS = ("node1", "node2")

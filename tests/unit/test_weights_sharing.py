@@ -13,7 +13,7 @@ import pytest
 from fake_hub import MODEL, FakeHub, running
 from headfirst.decide.plan.weights import duration
 from headfirst.node.weights import sharing
-from headfirst.node.weights.fetch.fetching import MOST_AT_ONCE
+from headfirst.node.weights.fetch.fetch_run import MOST_AT_ONCE
 from headfirst.node.weights.files import list_files
 from headfirst.node.weights.proof.verify import verify
 from headfirst.node.weights.sharing import Sharing

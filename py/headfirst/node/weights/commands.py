@@ -15,7 +15,8 @@ from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.node.weights import compile_cache
 from headfirst.node.weights.convert.conversion import Conversion
 from headfirst.node.weights.convert.convert_folder import convert
-from headfirst.node.weights.fetch.fetching import FetchRequest, fetch
+from headfirst.node.weights.fetch.fetch_run import fetch
+from headfirst.node.weights.fetch.fetching import FetchRequest
 from headfirst.node.weights.fetch_origin import FetchOrigin
 from headfirst.node.weights.files import STATE_FOLDER, gigabytes, list_files
 from headfirst.node.weights.in_place import use_in_place

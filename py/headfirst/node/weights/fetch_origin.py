@@ -10,8 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from headfirst.common.errors import HeadfirstError
-from headfirst.node.weights.fetch.fetch_run import FetchRun
-from headfirst.node.weights.fetch.fetching import MOST_AT_ONCE, Fetching, FetchRequest
+from headfirst.node.weights.fetch.fetch_run import MOST_AT_ONCE, FetchRun
+from headfirst.node.weights.fetch.fetching import Fetching, FetchRequest
 from headfirst.node.weights.files import SHARDS_IN_FLIGHT, require_transfer_space
 from headfirst.node.weights.layers import FileNeeds
 from headfirst.node.weights.origin import lacking
@@ -65,7 +65,8 @@ class FetchOrigin:
                 self.note = fetching.source.note
                 board.report(notify=False, fetched=self.brought)
 
-        run = fetching.begin(
+        run = FetchRun(
+            fetching,
             store.proofs,
             without=spare,
             arrived=lambda name, proof: board.announce({name: proof}),
@@ -79,22 +80,21 @@ class FetchOrigin:
             spare |= hashes.keys() - set(absent)
             if self._mode == "head":
                 spare |= self._borrow(board, store, fetching.fetched.records, absent)
-        self._require_space(fetching, sizes, spare, store.folder)
+        self._require_space(fetching, spare)
         if len(board.members) == 1 or self._mode == "head":
-            run.bring_all(MOST_AT_ONCE)
+            run.bring_all()
         else:
             run.bring_first()
-            self._share(run, fetching, board, stopped, [name for name in run.others() if name not in spare])
+            self._share(run, board, [name for name in run.others() if name not in spare])
 
-    def _require_space(
-        self, fetching: Fetching, sizes: Mapping[str, int], spare: AbstractSet[str], folder: Path
-    ) -> None:
+    def _require_space(self, fetching: Fetching, spare: AbstractSet[str]) -> None:
         """NotReadyError where the disk is too small; what only others need is here for a moment."""
-        needed = self._needs.needed(sizes)
+        sizes, needed = fetching.sizes, self._needs.needed(fetching.sizes)
         missing = fetching.missing_bytes(spare | (sizes.keys() - needed.keys()))
         if len(needed) < len(sizes):
             missing += SHARDS_IN_FLIGHT * max(sizes.values())
-        require_transfer_space("fetch", needed, missing, folder, self._target, self._keep_source)
+        folder, target = fetching.target, self._target
+        require_transfer_space("fetch", needed, missing, folder, target, self._keep_source)
 
     def _borrow(
         self, board: Board, store: Store, records: Mapping[str, FileRecord], names: Iterable[str]
@@ -119,14 +119,13 @@ class FetchOrigin:
                 board.announce(borrowed)
         return set(borrowed)
 
-    def _share(
-        self, run: FetchRun, fetching: Fetching, board: Board, stopped: threading.Event, files: list[str]
-    ) -> None:
+    def _share(self, run: FetchRun, board: Board, files: list[str]) -> None:
         """Give the files to the members, and fetch those that are this one's.
 
         What the source lists no sha256 of, only this one fetches: nobody could prove it of another member.
         Once a member was sent what is wrong, this one fetches the rest: nobody may ask those that have it.
         """
+        fetching, stopped = run.fetching, run.fetching.stopped
         alone = [name for name in files if name not in fetching.sha256]
         shared = [name for name in files if name in fetching.sha256]
         sharing = Sharing(shared, len(board.members), self._mode, self._needs.members)
@@ -134,7 +133,7 @@ class FetchOrigin:
         board.give(sharing.given)
         needed = set(filter(self._needs.is_needed, files))
         noted: set[str] = set()
-        with _Given(run, board, stopped) as fetches:
+        with _Given(run, board) as fetches:
             while not stopped.is_set() and not (noted >= set(files) and board.members[0].have >= needed):
                 proofs = board.proofs()
                 for name, proof in proofs.items():
@@ -189,8 +188,13 @@ class FetchHelper:
                 if not self._is_same(fetching, self._board.overview):
                     self.note = "does not fetch: the source lists other files here than on the head"
                     return
-                run = run or self._begin(fetching)
-                self._fetch(run, fetching)
+                run = run or FetchRun(
+                    fetching,
+                    self._store.proofs,
+                    arrived=lambda name, proof: self._board.announce({name: proof}),
+                    seen=self._see,
+                )
+                self._fetch(run)
         except (HeadfirstError, OSError) as error:
             self.note = f"does not fetch: {error}"
         finally:
@@ -203,19 +207,12 @@ class FetchHelper:
             and overview.sha256 == fetching.sha256
         )
 
-    def _begin(self, fetching: Fetching) -> FetchRun:
-        return fetching.begin(
-            self._store.proofs,
-            arrived=lambda name, proof: self._board.announce({name: proof}),
-            seen=self._see,
-        )
-
-    def _fetch(self, run: FetchRun, fetching: Fetching) -> None:
+    def _fetch(self, run: FetchRun) -> None:
         """Fetch what is given, for as long as the head offers the same files."""
-        with _Given(run, self._board, self._stopped) as fetches:
+        with _Given(run, self._board) as fetches:
             while not self._stopped.is_set():
                 overview = self._board.overview
-                if overview is None or not self._is_same(fetching, overview):
+                if overview is None or not self._is_same(run.fetching, overview):
                     return
                 member = self._board.members[self._board.index]
                 if not member.fetches:  # also after the head was started again
@@ -232,8 +229,8 @@ class FetchHelper:
 class _Given:
     """Brings the files that the head gives to this member, several at a time. A context manager."""
 
-    def __init__(self, run: FetchRun, board: Board, stopped: threading.Event) -> None:
-        self._run, self._board, self._stopped = run, board, stopped
+    def __init__(self, run: FetchRun, board: Board) -> None:
+        self._run, self._board = run, board
         self._begun: set[str] = set()
         self._running: set[Future[object]] = set()
         self._pool = ThreadPoolExecutor(MOST_AT_ONCE, "fetch")
@@ -243,7 +240,7 @@ class _Given:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind:
-            self._stopped.set()
+            self._run.fetching.stopped.set()
         self._pool.shutdown(wait=not kind, cancel_futures=True)
 
     def step(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from collections.abc import Set as AbstractSet
 
-from headfirst.node.weights.fetch.fetching import MOST_AT_ONCE
+from headfirst.node.weights.fetch.fetch_run import MOST_AT_ONCE
 from headfirst.node.weights.transfer.board import Member
 
 MODES = ("auto", "head", "all")

@@ -2,91 +2,71 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from threading import Event
 
 from headfirst.common.errors import NotReadyError
-from headfirst.node.weights.fetch.fetch_file import bring_file
+from headfirst.node.weights.fetch.fetch_file import bring_file, part_path
+from headfirst.node.weights.fetch.fetching import Fetching, FetchRequest
 from headfirst.node.weights.fetch.partial_file import FetchStoppedError
-from headfirst.node.weights.fetch.source import Listing, RemoteFile, Source
-from headfirst.node.weights.files import STATE_FOLDER, write_whole
+from headfirst.node.weights.fetch.source import Listing, RemoteFile
+from headfirst.node.weights.files import STATE_FOLDER, claim, list_files, refuse_links, require_space
+from headfirst.node.weights.progress import WeightsProgress
 from headfirst.node.weights.proof import manifest as manifests
-from headfirst.node.weights.proof.checkpoint_check import CONFIG, INDEX, read_index
+from headfirst.node.weights.proof.checkpoint_check import CONFIG, INDEX, check_checkpoint, read_index
 from headfirst.node.weights.proof.hash_cache import FileRecord
 from headfirst.node.weights.proof.hashing import FileHash, hash_file
-from headfirst.node.weights.proof.manifest import Manifest
+from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
 from headfirst.node.weights.proof.proofs import Proofs
 
-
-class Fetched:
-    """What was proven of one listing, also by earlier runs, and of files that were removed since.
-
-    Records by relative path in a manifest that grows, `.headfirst/fetched.json`. `made_from` is its origin
-    part; records of another one are discarded. Safe to use from threads.
-    """
-
-    def __init__(self, folder: Path, made_from: Mapping[str, str]) -> None:
-        self._file = folder / STATE_FOLDER / "fetched.json"
-        self._made_from = made_from
-        self._lock = threading.Lock()
-        self.records: dict[str, FileRecord] = {}
-        if self._file.is_file():
-            noted = manifests.parse(self._file.read_bytes(), str(self._file))
-            self.records = dict(noted.files) if noted.origin == made_from else {}
-
-    def put(self, name: str, record: FileRecord) -> None:
-        """Record that `name` matches the source, on disk too."""
-        with self._lock:
-            if self.records.get(name) != record:
-                self.records[name] = record
-                write_whole(self._file, Manifest(self.records, self._made_from).dumps())
+MOST_AT_ONCE = 8
+"""Files that one machine fetches at a time."""
 
 
 class FetchRun:
-    """Makes `target` hold the files of `listing`; `fetched` is what was proven of just these so far."""
+    """Makes the target of `fetching` hold its files. Where that is not in place, it is made ours first.
+
+    `proofs` are those of the target. Known files that it can be `without` are not brought again. `arrived`
+    is called, from several threads, for each file once it is there and proven; `seen` with the bytes of all
+    files as they come, or are known to be there.
+    """
 
     def __init__(
         self,
-        source: Source,
-        listing: Listing,
-        target: Path,
+        fetching: Fetching,
         proofs: Proofs,
-        fetched: Fetched,
         *,
-        without: Container[str],
-        in_place: bool,
-        arrived: Callable[[str, FileHash], object],
-        seen: Callable[[int], object],
-        stopped: Event,
+        without: Container[str] = (),
+        arrived: Callable[[str, FileHash], object] = lambda _name, _proof: None,
+        seen: Callable[[int], object] = lambda _count: None,
     ) -> None:
-        self._source = source
-        self._listing = listing
-        self._files = {file.name: file for file in listing.files}
-        self._target = target
+        self.fetching = fetching
+        self._files = {file.name: file for file in fetching.listing.files}
+        self._target = fetching.target
         self._proofs = proofs
-        self._fetched = fetched
         self._without = without
-        self._in_place = in_place
         self._arrived = arrived
         self._seen = seen
-        self._stopped = stopped
         self._first: dict[str, FileRecord] = {}
         self.changed = False
         """Whether a file had to be brought."""
+        if fetching.in_place:
+            refuse_links(self._target / STATE_FOLDER)
+        else:
+            claim(self._target)
+            _remove_others(fetching.listing, self._target)
 
-    def bring_all(self, threads: int) -> dict[str, FileRecord]:
+    def bring_all(self) -> dict[str, FileRecord]:
         """Bring and prove every file; the first failure ends all, and is raised."""
         records = dict(self.bring_first())
-        with ThreadPoolExecutor(threads, thread_name_prefix="fetch") as pool:
+        with ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="fetch") as pool:
             futures = {pool.submit(self.bring, name): name for name in self.others()}
             try:
                 for future in as_completed(futures):
                     records[futures[future]] = future.result()
             except BaseException:
-                self._stopped.set()
+                self.fetching.stopped.set()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         return records
@@ -118,7 +98,7 @@ class FetchRun:
             raise NotReadyError("the fetch was stopped", hint="Run again: it continues.") from error
 
     def _record(self, file: RemoteFile) -> FileRecord:
-        record = self._fetched.records.get(file.name)
+        record = self.fetching.fetched.records.get(file.name)
         if record and file.name in self._without and not (self._target / file.name).exists():
             self._seen(file.size)
             return record
@@ -129,9 +109,9 @@ class FetchRun:
         if proof is None:
             self.changed = True
             manifests.discard(self._target)
-            placed = self._source.place(file, self._target)
+            placed = self.fetching.source.place(file, self._target)
             proof = self._proven(file) if placed else self._brought(file)
-        self._fetched.put(file.name, proof.record)
+        self.fetching.fetched.put(file.name, proof.record)
         self._arrived(file.name, proof)
         return proof.record
 
@@ -148,7 +128,7 @@ class FetchRun:
             if proof.sha256 == file.sha256 if file.sha256 else record and proof.xxh3 == record.xxh3:
                 return proof
             self._seen(-file.size)
-        if not self._in_place:
+        if not self.fetching.in_place:
             path.unlink()
         return None
 
@@ -162,6 +142,37 @@ class FetchRun:
         return proof
 
     def _brought(self, file: RemoteFile) -> FileHash:
-        proof = bring_file(self._source, file, self._listing, self._target, self._seen, self._stopped)
+        of = self.fetching
+        proof = bring_file(of.source, file, of.listing, self._target, self._seen, of.stopped)
         self._proofs.put(file.name, proof)
         return proof
+
+
+def fetch(request: FetchRequest, target: Path) -> tuple[Manifest, bool]:
+    """Make `target` the checkpoint that is asked for. Returns its manifest and whether anything was done.
+
+    A second call continues where the first one stopped.
+    """
+    fetching = Fetching(request, target)
+    require_space(target, fetching.missing_bytes(), "fetch the model")
+    before = manifests.load(target)
+    with WeightsProgress("fetch", sum(fetching.sizes.values())) as progress:
+        run = FetchRun(fetching, Proofs(target), seen=progress.add)
+        manifest = Manifest(run.bring_all(), fetching.made_from)
+    check_checkpoint(target)
+    if manifest != before:
+        manifests.save(target, manifest)
+    return manifest, run.changed or manifest != before
+
+
+def _remove_others(listing: Listing, target: Path) -> None:
+    """Remove what is no part of the checkpoint, and unfinished files of other versions of it."""
+    others = set(list_files(target)) - {file.name for file in listing.files} - {MANIFEST}
+    if others:
+        manifests.discard(target)
+    for name in others:
+        (target / name).unlink()
+    parts = {part_path(file, listing, target) for file in listing.files}
+    for path in (target / STATE_FOLDER / "parts").glob("*"):
+        if path not in parts:
+            path.unlink()

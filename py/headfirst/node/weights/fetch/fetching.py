@@ -1,8 +1,9 @@
-"""Bring a checkpoint to this machine, file by file, and hand on each file as soon as it is proven."""
+"""What is to be fetched: asked of the source, and compared with what an earlier run has proven."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+import threading
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -12,26 +13,15 @@ from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources i
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.node.weights.fetch.fetch_file import part_path, when_it_answers
-from headfirst.node.weights.fetch.fetch_run import Fetched, FetchRun
 from headfirst.node.weights.fetch.path_source import PathSource
-from headfirst.node.weights.fetch.source import Listing, Source
-from headfirst.node.weights.files import (
-    STATE_FOLDER,
-    claim,
-    list_files,
-    refuse_links,
-    require_space,
-)
-from headfirst.node.weights.progress import WeightsProgress
+from headfirst.node.weights.fetch.source import Source
+from headfirst.node.weights.files import STATE_FOLDER, write_whole
 from headfirst.node.weights.proof import manifest as manifests
-from headfirst.node.weights.proof.checkpoint_check import ADAPTER_CONFIG, CONFIG, check_checkpoint
-from headfirst.node.weights.proof.hashing import FileHash
-from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
-from headfirst.node.weights.proof.proofs import Proofs
+from headfirst.node.weights.proof.checkpoint_check import ADAPTER_CONFIG, CONFIG
+from headfirst.node.weights.proof.hash_cache import FileRecord
+from headfirst.node.weights.proof.manifest import Manifest
 
 _CLIENTS = "headfirst.node.weights.fetch"
-MOST_AT_ONCE = 8
-"""Files that one machine fetches at a time."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +42,41 @@ class FetchRequest:
         return self.source == FOLDER.name and Path(self.model).resolve() == folder.resolve()
 
 
-class Fetching:
-    """A checkpoint to be made of `target`: asked for when this is made, and brought after `begin`.
+class Fetched:
+    """What was proven of one listing, also by earlier runs, and of files that were removed since.
 
-    Setting `stopped` ends it with NotReadyError; it is also set when a file fails.
+    Records by relative path in a manifest that grows, `.headfirst/fetched.json`. `made_from` is its origin
+    part; records of another one are discarded. Safe to use from threads.
+    """
+
+    def __init__(self, folder: Path, made_from: Mapping[str, str]) -> None:
+        self._file = folder / STATE_FOLDER / "fetched.json"
+        self._made_from = made_from
+        self._lock = threading.Lock()
+        self.records: dict[str, FileRecord] = {}
+        if self._file.is_file():
+            noted = manifests.parse(self._file.read_bytes(), str(self._file))
+            self.records = dict(noted.files) if noted.origin == made_from else {}
+
+    def put(self, name: str, record: FileRecord) -> None:
+        """Record that `name` matches the source, on disk too."""
+        with self._lock:
+            if self.records.get(name) != record:
+                self.records[name] = record
+                write_whole(self._file, Manifest(self.records, self._made_from).dumps())
+
+
+class Fetching:
+    """A checkpoint to be made of `target`: asked for when this is made, and brought by a FetchRun.
+
+    Setting `stopped` ends that with NotReadyError; it is also set when a file fails.
     """
 
     def __init__(self, request: FetchRequest, target: Path, stopped: Event | None = None) -> None:
-        self._target = target
-        self._stopped = stopped or Event()
+        self.target = target
+        self.stopped = stopped or Event()
         self.source = _open(request)
-        self.listing = when_it_answers(self.source.list, self._stopped)
+        self.listing = when_it_answers(self.source.list, self.stopped)
         self.sizes = {file.name: file.size for file in self.listing.files}
         """Bytes of the files by relative path."""
         self.sha256 = {file.name: file.sha256 for file in self.listing.files if file.sha256}
@@ -77,63 +91,14 @@ class Fetching:
 
     def missing_bytes(self, without: Container[str] = ()) -> int:
         """What still has to come onto the disk, but for files it can be `without`."""
-        if isinstance(self.source, PathSource) and self.source.links_into(self._target):
+        if isinstance(self.source, PathSource) and self.source.links_into(self.target):
             return 0
         missing = 0
         for file in self.listing.files:
-            part = part_path(file, self.listing, self._target)
-            there = max(_size(self._target / file.name), _size(part))
+            part = part_path(file, self.listing, self.target)
+            there = max(_size(self.target / file.name), _size(part))
             missing += 0 if file.name in without else max(0, file.size - there)
         return missing
-
-    def begin(
-        self,
-        proofs: Proofs,
-        *,
-        without: Container[str] = (),
-        arrived: Callable[[str, FileHash], object] = lambda _name, _proof: None,
-        seen: Callable[[int], object] = lambda _count: None,
-    ) -> FetchRun:
-        """Prepare the target to take files.
-
-        `proofs` are those of the target. Known files that it can be `without` are not brought again.
-        `arrived` is called, from several threads, for each file once it is there and proven; `seen` with the
-        bytes of all files as they come, or are known to be there.
-        """
-        if not self.in_place:
-            claim(self._target)
-            _remove_others(self.listing, self._target)
-        else:
-            refuse_links(self._target / STATE_FOLDER)
-        return FetchRun(
-            self.source,
-            self.listing,
-            self._target,
-            proofs,
-            self.fetched,
-            without=without,
-            in_place=self.in_place,
-            arrived=arrived,
-            seen=seen,
-            stopped=self._stopped,
-        )
-
-
-def fetch(request: FetchRequest, target: Path) -> tuple[Manifest, bool]:
-    """Make `target` the checkpoint that is asked for. Returns its manifest and whether anything was done.
-
-    A second call continues where the first one stopped.
-    """
-    fetching = Fetching(request, target)
-    require_space(target, fetching.missing_bytes(), "fetch the model")
-    before = manifests.load(target)
-    with WeightsProgress("fetch", sum(fetching.sizes.values())) as progress:
-        run = fetching.begin(Proofs(target), seen=progress.add)
-        manifest = Manifest(run.bring_all(MOST_AT_ONCE), fetching.made_from)
-    check_checkpoint(target)
-    if manifest != before:
-        manifests.save(target, manifest)
-    return manifest, run.changed or manifest != before
 
 
 def _open(request: FetchRequest) -> Source:
@@ -153,16 +118,3 @@ def _open(request: FetchRequest) -> Source:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
-
-
-def _remove_others(listing: Listing, target: Path) -> None:
-    """Remove what is no part of the checkpoint, and unfinished files of other versions of it."""
-    others = set(list_files(target)) - {file.name for file in listing.files} - {MANIFEST}
-    if others:
-        manifests.discard(target)
-    for name in others:
-        (target / name).unlink()
-    parts = {part_path(file, listing, target) for file in listing.files}
-    for path in (target / STATE_FOLDER / "parts").glob("*"):
-        if path not in parts:
-            path.unlink()
