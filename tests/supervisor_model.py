@@ -300,7 +300,7 @@ class SupervisorModel(RuleBasedStateMachine):
         """One step of the keeper, and what is checked of what it did."""
         world = self.world
         world.now += seconds
-        if world.dies and self.keeper.status.phase == "starting":
+        if world.dies and self.keeper.state.status.phase == "starting":
             world.nodes[-1].end("it ended with exit code 1")
         if seconds <= 1.0:  # else this process did not run, and asked nothing
             for engine in self.engines[-1:]:
@@ -309,12 +309,12 @@ class SupervisorModel(RuleBasedStateMachine):
         self.keeper.step()
         type(self).seconds_run += 1
         added = world.trace[begun:]
-        watched = self.keeper.status.phase in ("starting", "serving")
+        watched = self.keeper.state.status.phase in ("starting", "serving")
         world.restarted = world.restarted and watched and not any(kind == "stop" for kind, _ in added)
         self._check_events(added)
         self._check_pauses(added)
         self.serves_since_start = self.serves_since_start and world.computes
-        assert not self.serves_since_start or self.keeper.serves is not False, "requests go elsewhere"
+        assert not self.serves_since_start or self.keeper.state.serves is not False, "requests go elsewhere"
 
     def _check_events(self, added: Sequence[tuple[str, Any]]) -> None:
         """Every stop and every start follows the event that has its reason."""
@@ -328,13 +328,13 @@ class SupervisorModel(RuleBasedStateMachine):
 
     def _check_pauses(self, added: Sequence[tuple[str, Any]]) -> None:
         """Six whole starts without service in between, with pauses; what is refused has pauses, too."""
-        memory, now = self.keeper.memory, self.world.now
+        memory, now = self.keeper.state.memory, self.world.now
         starts = [now for kind, what in added if kind == "start" and 0 in what]
         self.tries = [at for at in self.tries if now - at < 60] + starts
         assert len(self.tries) <= _MOST_A_MINUTE, "no pause between starts"
         if ("event", "refused") not in added:
             self.attempts += starts
-        if self.keeper.status.phase in ("serving", "held"):
+        if self.keeper.state.status.phase in ("serving", "held"):
             self._expect(memory.failed_starts)
         if memory.early_ends == memory.refused_starts == 0:
             self.tries = []
@@ -364,7 +364,7 @@ class SupervisorModel(RuleBasedStateMachine):
         rank, what = number % len(self.world.nodes), self.faults[fault % len(self.faults)]
         world, node = self.world, self.world.nodes[rank]
         if what.startswith("a person starts"):
-            world.restarted = self.keeper.status.phase in ("starting", "serving") and not node.gang
+            world.restarted = self.keeper.state.status.phase in ("starting", "serving") and not node.gang
         match what:
             case "the rank is killed":
                 node.end("it was killed: out of memory")
@@ -421,7 +421,7 @@ class SupervisorModel(RuleBasedStateMachine):
     def _restart_supervisor(self) -> None:
         self.keeper.close()
         self.keeper = self._new_keeper()
-        self._expect(self.keeper.memory.failed_starts)
+        self._expect(self.keeper.state.memory.failed_starts)
         self.tries = []
         self.dead_since = None
 
@@ -457,12 +457,14 @@ class SupervisorModel(RuleBasedStateMachine):
 
     def _serves_soon(self) -> None:
         for _ in range(int(max(START_S, HANG_S)) + 100):  # a hang is noticed, then a pause and a load
-            self.world.resume = self.keeper.status.phase == "gave_up"  # the last start before failed, too
+            self.world.resume = (
+                self.keeper.state.status.phase == "gave_up"
+            )  # the last start before failed, too
             self._step()
-            if self.world.computes and self.keeper.status.phase == "serving":
+            if self.world.computes and self.keeper.state.status.phase == "serving":
                 break
-        assert self.keeper.status.phase == "serving" and self.world.computes, self.keeper.status
-        assert self.world.load("", GENERATION) == self.keeper.memory, "the memory was not saved"
+        assert self.keeper.state.status.phase == "serving" and self.world.computes, self.keeper.state.status
+        assert self.world.load("", GENERATION) == self.keeper.state.memory, "the memory was not saved"
 
     # -- what must never be -------------------------------------------------------------------------
 
@@ -482,7 +484,7 @@ class SupervisorModel(RuleBasedStateMachine):
     def what_does_not_serve_is_noticed(self) -> None:
         if not hasattr(self, "world"):
             return
-        if self.world.computes or self.keeper.status.phase != "serving":
+        if self.world.computes or self.keeper.state.status.phase != "serving":
             self.dead_since = None
         elif self.dead_since is None:
             self.dead_since = self.world.now

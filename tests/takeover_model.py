@@ -170,7 +170,7 @@ class TakeoverModel(RuleBasedStateMachine):
     def _serves_soon(self) -> None:
         for _ in range(int(_WELL_S / TICK_S)):
             for host in self.net.hosts.values():  # where too many starts have failed, a person asks
-                if host.on and host.keeper and host.keeper.status.phase == "gave_up":
+                if host.on and host.keeper and host.keeper.state.status.phase == "gave_up":
                     Memories(host.folder, host.folder / "run").ask_again(NAME)
             self._tick()
             if self._is_kept():
@@ -179,12 +179,13 @@ class TakeoverModel(RuleBasedStateMachine):
 
     def _is_kept(self) -> bool:
         heads = [self.net.hosts[self.net.generations[one][0]].keeper for one in self.net.serving()]
-        return any(keeper is not None and keeper.status.phase == "serving" for keeper in heads)
+        return any(keeper is not None and keeper.state.status.phase == "serving" for keeper in heads)
 
     def _story(self) -> str:
         lines = [f"{at:.0f} {own} {kind} {text}" for at, own, kind, text in self.net.events[-40:]]
         hosts = [
-            f"{one.own}: {[(c.name, c.runs) for c in one.docker.every]} {one.keeper and one.keeper.status}"
+            f"{one.own}: {[(c.name, c.runs) for c in one.docker.every]} "
+            f"{one.keeper and one.keeper.state.status}"
             for one in self.net.hosts.values()
         ]
         return "\n".join(["it does not serve", *lines, *hosts])

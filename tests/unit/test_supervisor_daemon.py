@@ -144,12 +144,12 @@ def test_a_keeper_that_raises_goes_on_at_its_next_turn(
     monkeypatch.setattr(daemon.Ranks, "look", raising)
     host.turn()
     wait(lambda: events(tmp_path, "error"))
-    wait(lambda: host._kept["good"].keeper.status.phase == "starting")
-    assert host._kept["bad"].is_alive and host._kept["bad"].keeper.status.phase == "watching"
+    wait(lambda: host._kept["good"].keeper.state.status.phase == "starting")
+    assert host._kept["bad"].is_alive and host._kept["bad"].keeper.state.status.phase == "watching"
     time.sleep(0.1)
     assert len(events(tmp_path, "error")) == 1  # one event, however often it is tried
     broken.clear()
-    wait(lambda: host._kept["bad"].keeper.status.phase == "starting")
+    wait(lambda: host._kept["bad"].keeper.state.status.phase == "starting")
     end(host)
 
 

@@ -126,10 +126,10 @@ def after(world: World, keeper: Keeper, seconds: int) -> str:
     """The phase after so many steps, one a second."""
     for _ in range(seconds):
         world.now += 1
-        if world.dies and keeper.status.phase == "starting":
+        if world.dies and keeper.state.status.phase == "starting":
             world.end(1)
         keeper.step()
-    return keeper.status.phase
+    return keeper.state.status.phase
 
 
 def times_of_starts(world: World, keeper: Keeper, seconds: int) -> list[float]:
@@ -148,7 +148,7 @@ def events(folder: Path) -> list[dict[str, Any]]:
 
 def test_it_adopts_ranks_that_serve_already(world: World, keeper: Keeper) -> None:
     assert after(world, keeper, 10) == "serving"
-    assert world.calls == [] and keeper.memory.restarts == 0
+    assert world.calls == [] and keeper.state.memory.restarts == 0
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -160,8 +160,8 @@ def test_one_rank_that_ends_restarts_all_the_head_first(
     assert after(world, keeper, 10) == "serving"
     assert events(tmp_path)[-1]["text"] == "it serves again, 5 s after its start"
     assert world.calls[-2:] == ["start [0]", "start [1]"] and "stop [0, 1]" in world.calls[0]
-    assert keeper.memory.restarts == 1
-    assert keeper.memory.last_reason == f"rank {rank} ({RECORD.ranks[rank]}): it ended with exit code 1"
+    assert keeper.state.memory.restarts == 1
+    assert keeper.state.memory.last_reason == f"rank {rank} ({RECORD.ranks[rank]}): it ended with exit code 1"
 
 
 def test_the_rank_that_was_killed_or_started_alone_is_the_cause(world: World, keeper: Keeper) -> None:
@@ -169,11 +169,11 @@ def test_the_rank_that_was_killed_or_started_alone_is_the_cause(world: World, ke
     world.end(0)
     world.end(1, "it was killed: out of memory")
     after(world, keeper, 1)
-    assert keeper.memory.last_reason == "rank 1 (10.0.0.2): it was killed: out of memory"
+    assert keeper.state.memory.last_reason == "rank 1 (10.0.0.2): it was killed: out of memory"
     assert after(world, keeper, 10) == "serving"
     world.seen[1] = world._running(1, 77)
     after(world, keeper, 2)
-    assert "it was started without the others" in keeper.memory.last_reason
+    assert "it was started without the others" in keeper.state.memory.last_reason
 
 
 def test_an_engine_that_hangs_is_started_again(world: World, keeper: Keeper) -> None:
@@ -181,7 +181,7 @@ def test_an_engine_that_hangs_is_started_again(world: World, keeper: Keeper) -> 
     world.hangs = True
     assert after(world, keeper, int(HANG_S)) == "serving"
     after(world, keeper, 2)
-    assert "the engine hangs" in keeper.memory.last_reason
+    assert "the engine hangs" in keeper.state.memory.last_reason
     world.hangs = False
     assert after(world, keeper, 10) == "serving"
 
@@ -190,7 +190,7 @@ def test_a_node_that_is_silent_ends_nothing_while_the_engine_computes(world: Wor
     after(world, keeper, 10)
     world.away = {1}
     assert after(world, keeper, 600) == "serving"
-    assert world.calls == [] and "10.0.0.2" in keeper.status.text
+    assert world.calls == [] and "10.0.0.2" in keeper.state.status.text
 
 
 def test_nothing_starts_before_every_node_answers(world: World, keeper: Keeper, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_nothing_starts_before_every_node_answers(world: World, keeper: Keeper, 
     world.end(0)
     assert after(world, keeper, 120) == "down"
     assert not [call for call in world.calls if call.startswith("start")]
-    assert keeper.status.text == "waiting for rank 1 (10.0.0.2)"
+    assert keeper.state.status.text == "waiting for rank 1 (10.0.0.2)"
     assert [event["kind"] for event in events(tmp_path)] == ["ended", "waiting"]
     world.away = set()
     assert after(world, keeper, 10) == "serving"
@@ -210,12 +210,12 @@ def test_failed_starts_have_growing_pauses_and_an_end(world: World, keeper: Keep
     world.dies = True
     world.end(1)
     started = times_of_starts(world, keeper, 600)
-    assert keeper.status.phase == "gave_up"
+    assert keeper.state.status.phase == "gave_up"
     assert len(started) == MOST_FAILED_STARTS
     pauses = [later - earlier for earlier, later in itertools.pairwise(started)]
     assert pauses == sorted(pauses) and pauses[-1] > 30
-    assert "10.0.0.2" in keeper.status.text
-    assert f"{MOST_FAILED_STARTS} starts in a row failed" in keeper.status.text
+    assert "10.0.0.2" in keeper.state.status.text
+    assert f"{MOST_FAILED_STARTS} starts in a row failed" in keeper.state.status.text
 
 
 def test_it_remembers_that_it_gave_up_until_it_is_asked_to_go_on(
@@ -233,7 +233,7 @@ def test_a_person_who_asks_once_gets_six_further_starts(world: World, keeper: Ke
     test_failed_starts_have_growing_pauses_and_an_end(world, keeper)
     Memories(tmp_path, tmp_path).ask_again(RECORD.name)
     assert len(times_of_starts(world, keeper, 900)) == 6
-    assert keeper.status.phase == "gave_up"
+    assert keeper.state.status.phase == "gave_up"
     assert [event["kind"] for event in events(tmp_path)].count("resumed") == 1
 
 
@@ -245,7 +245,7 @@ def test_who_asks_while_it_still_tries_gets_no_further_start(
     world.end(1)
     started = 0
     for _ in range(600):
-        if keeper.status.phase != "gave_up":
+        if keeper.state.status.phase != "gave_up":
             Memories(tmp_path, tmp_path).ask_again(RECORD.name)
         started += len(times_of_starts(world, keeper, 1))
     assert started == 6
@@ -265,7 +265,7 @@ def test_ranks_that_a_person_starts_after_it_gave_up_are_adopted_together(
     world.away, world.seen[1] = set(), world._running(1, 88)
     assert after(world, keeper, 10) == "serving"
     assert len(world.calls) == calls
-    assert new_keeper(world, tmp_path).status.phase == "watching"
+    assert new_keeper(world, tmp_path).state.status.phase == "watching"
 
 
 def test_a_hold_in_between_begins_no_further_attempt(world: World, keeper: Keeper) -> None:
@@ -326,9 +326,9 @@ def test_a_replica_that_serves_for_a_moment_between_its_ends_is_always_started_a
         world.end(1)
         assert any(after(world, keeper, 1) == "serving" for _ in range(90)), number
         after(world, keeper, 3)
-    assert (keeper.memory.early_ends, keeper.memory.failed_starts) == (3 * MOST_FAILED_STARTS, 0)
+    assert (keeper.state.memory.early_ends, keeper.state.memory.failed_starts) == (3 * MOST_FAILED_STARTS, 0)
     after(world, keeper, 61)
-    assert keeper.memory.early_ends == 0
+    assert keeper.state.memory.early_ends == 0
 
 
 def test_a_container_that_cannot_be_started_is_tried_again_with_growing_pauses(
@@ -340,13 +340,13 @@ def test_a_container_that_cannot_be_started_is_tried_again_with_growing_pauses(
     started = times_of_starts(world, keeper, 900)
     pauses = [later - earlier for earlier, later in itertools.pairwise(started)]
     assert pauses[:4] == [5, 15, 30, 60] and set(pauses[4:]) == {60}
-    assert keeper.status.phase == "down" and "no space left" in keeper.status.text
+    assert keeper.state.status.phase == "down" and "no space left" in keeper.state.status.text
     assert not any(one and one.running for one in world.seen)
     refused = [event["text"] for event in events(tmp_path) if event["kind"] == "refused"]
     assert len(refused) == len(started) and "3 times in a row" in refused[2]
     world.refuses = ""
     assert after(world, keeper, 70) == "serving"
-    assert keeper.memory.refused_starts == keeper.memory.failed_starts == 0
+    assert keeper.state.memory.refused_starts == keeper.state.memory.failed_starts == 0
 
 
 def test_a_rank_that_ends_as_soon_as_it_is_started_is_a_failed_start(world: World, keeper: Keeper) -> None:
@@ -354,7 +354,7 @@ def test_a_rank_that_ends_as_soon_as_it_is_started_is_a_failed_start(world: Worl
     world.exits = True
     world.end(1)
     assert len(times_of_starts(world, keeper, 900)) == MOST_FAILED_STARTS
-    assert keeper.status.phase == "gave_up"
+    assert keeper.state.status.phase == "gave_up"
 
 
 def test_a_head_that_ends_as_soon_as_it_is_started_is_a_failed_start(
@@ -371,7 +371,7 @@ def test_a_head_that_ends_as_soon_as_it_is_started_is_a_failed_start(
     monkeypatch.setattr(world, "start", exit_at_once)
     world.end(0)
     assert len(times_of_starts(world, keeper, 900)) == MOST_FAILED_STARTS
-    assert keeper.status.phase == "gave_up" and "start [1]" not in world.calls
+    assert keeper.state.status.phase == "gave_up" and "start [1]" not in world.calls
 
 
 def test_failed_starts_before_a_service_do_not_count(world: World, keeper: Keeper) -> None:
@@ -379,10 +379,12 @@ def test_failed_starts_before_a_service_do_not_count(world: World, keeper: Keepe
     for number in range(3):
         world.dies = True
         world.end(1)
-        assert any(after(world, keeper, 1) == "down" and keeper.memory.failed_starts == 3 for _ in range(120))
+        assert any(
+            after(world, keeper, 1) == "down" and keeper.state.memory.failed_starts == 3 for _ in range(120)
+        )
         world.dies = False
         assert any(after(world, keeper, 1) == "serving" for _ in range(70)), number
-        assert keeper.memory.failed_starts == 0 and keeper.memory.early_ends > 0
+        assert keeper.state.memory.failed_starts == 0 and keeper.state.memory.early_ends > 0
         after(world, keeper, 70)
 
 
@@ -391,7 +393,7 @@ def test_a_rank_that_hangs_in_the_last_start_is_stopped(world: World, keeper: Ke
     world.load_s = START_S + 100
     world.end(1)
     after(world, keeper, MOST_FAILED_STARTS * (int(START_S) + 70))
-    assert keeper.status.phase == "gave_up" and world.calls[-1] == "stop [0, 1]"
+    assert keeper.state.status.phase == "gave_up" and world.calls[-1] == "stop [0, 1]"
     assert [event["kind"] for event in events(tmp_path)][-2:] == ["ended", "gave_up"]
 
 
@@ -400,8 +402,8 @@ def test_a_start_that_takes_too_long_has_failed(world: World, keeper: Keeper) ->
     world.load_s = START_S + 100
     world.end(0)
     after(world, keeper, int(START_S) + 10)
-    assert keeper.memory.last_reason == f"it did not serve within {START_S:.0f} s"
-    assert keeper.memory.failed_starts == keeper.memory.early_ends == 1
+    assert keeper.state.memory.last_reason == f"it did not serve within {START_S:.0f} s"
+    assert keeper.state.memory.failed_starts == keeper.state.memory.early_ends == 1
 
 
 def test_ranks_that_a_person_starts_during_a_pause_are_adopted(world: World, keeper: Keeper) -> None:
@@ -412,7 +414,7 @@ def test_ranks_that_a_person_starts_during_a_pause_are_adopted(world: World, kee
     starts = world.starts
     world.seen = [world._running(0, 88), world._running(1, 88)]
     assert after(world, keeper, 100) == "serving"
-    assert world.starts == starts and keeper.memory.start_s is None
+    assert world.starts == starts and keeper.state.memory.start_s is None
 
 
 @pytest.mark.parametrize(
@@ -457,7 +459,7 @@ def test_ranks_of_another_generation_are_left_alone(
 ) -> None:
     world.seen[1] = other
     assert after(world, keeper, 60) == "held"
-    assert keeper.status.text == f"rank 1 (10.0.0.2) has {what}"
+    assert keeper.state.status.text == f"rank 1 (10.0.0.2) has {what}"
     assert world.calls == []
 
 
@@ -469,7 +471,7 @@ def test_the_boot_of_a_node_counts_no_failure(world: World, tmp_path: Path) -> N
     assert after(world, keeper, 60) == "down"
     world.away = set()
     assert after(world, keeper, 10) == "serving"
-    assert keeper.memory.failed_starts == keeper.memory.early_ends == 0
+    assert keeper.state.memory.failed_starts == keeper.state.memory.early_ends == 0
 
 
 @pytest.fixture
@@ -486,7 +488,7 @@ def test_on_a_full_disk_six_failed_starts_are_the_last(world: World, keeper: Kee
     world.dies = True
     world.end(1)
     assert len(times_of_starts(world, keeper, 3600)) == MOST_FAILED_STARTS
-    assert keeper.status.phase == "gave_up"
+    assert keeper.state.status.phase == "gave_up"
 
 
 def test_what_a_full_disk_has_not_taken_is_saved_later(
@@ -496,7 +498,7 @@ def test_what_a_full_disk_has_not_taken_is_saved_later(
         patch.setattr(Memories, "save", lambda *_: False)
         test_failed_starts_have_growing_pauses_and_an_end(world, keeper)
     after(world, keeper, 1)
-    assert new_keeper(world, tmp_path).status.phase == "gave_up"
+    assert new_keeper(world, tmp_path).state.status.phase == "gave_up"
 
 
 def test_a_replica_that_serves_is_adopted_beside_a_silent_node(world: World, keeper: Keeper) -> None:
@@ -505,7 +507,7 @@ def test_a_replica_that_serves_is_adopted_beside_a_silent_node(world: World, kee
     assert after(world, keeper, 30) == "serving"
     world.away = set()
     assert after(world, keeper, 30) == "serving"
-    assert world.calls == [] and keeper.memory.restarts == 0
+    assert world.calls == [] and keeper.state.memory.restarts == 0
 
 
 def test_a_rank_that_ended_while_its_node_was_silent_restarts_all(world: World, keeper: Keeper) -> None:
@@ -516,7 +518,7 @@ def test_a_rank_that_ended_while_its_node_was_silent_restarts_all(world: World, 
     world.away = set()
     assert after(world, keeper, 10) == "serving"
     assert world.calls[-2:] == ["start [0]", "start [1]"]
-    assert "rank 1 (10.0.0.2): it ended" in keeper.memory.last_reason
+    assert "rank 1 (10.0.0.2): it ended" in keeper.state.memory.last_reason
 
 
 def test_a_rank_that_was_started_again_while_its_node_was_silent_restarts_all(
@@ -531,7 +533,7 @@ def test_a_rank_that_was_started_again_while_its_node_was_silent_restarts_all(
     after(world, keeper, 10)
     world.away, world.seen[1] = set(), world._running(1, 77)
     after(world, keeper, 2)
-    assert "it was started without the others" in keeper.memory.last_reason
+    assert "it was started without the others" in keeper.state.memory.last_reason
 
 
 def test_a_hang_is_noticed_beside_a_node_that_was_silent_from_the_start(world: World, keeper: Keeper) -> None:
@@ -539,7 +541,7 @@ def test_a_hang_is_noticed_beside_a_node_that_was_silent_from_the_start(world: W
     after(world, keeper, 30)
     world.hangs = True
     assert after(world, keeper, int(HANG_S) + 10) == "down"
-    assert "the engine hangs" in keeper.memory.last_reason
+    assert "the engine hangs" in keeper.state.memory.last_reason
 
 
 @pytest.mark.parametrize("blind", [None, Seen(held=False, problem="Docker: it does not answer")])
@@ -600,6 +602,6 @@ def test_ranks_that_run_although_they_were_stopped_are_not_joined(
     monkeypatch.setattr(world, "start", functools.partial(and_run, world.start))
     world.end(0)
     after(world, keeper, 300)
-    assert keeper.status.phase == "down" and "start [1]" not in world.calls
+    assert keeper.state.status.phase == "down" and "start [1]" not in world.calls
     refused = [event["text"] for event in events(tmp_path) if event["kind"] == "refused"]
     assert 5 < len(refused) < 10 and "rank 1 (10.0.0.2) runs, although it was stopped" in refused[0]

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -170,12 +170,10 @@ class Daemon:
         """For `deploy status`, readable by all: it has no secrets."""
         replicas = {
             name: {
-                "phase": replica.keeper.status.phase,
-                "text": replica.keeper.status.text,
-                "since": replica.keeper.status.since,
-                "restarts": replica.keeper.memory.restarts,
-                "last_reason": replica.keeper.memory.last_reason,
-                "start_seconds": replica.keeper.memory.start_s,
+                **asdict(replica.keeper.state.status),
+                "restarts": replica.keeper.state.memory.restarts,
+                "last_reason": replica.keeper.state.memory.last_reason,
+                "start_seconds": replica.keeper.state.memory.start_s,
                 "generation": replica.keeper.record.generation,
                 "routers": replica.registration.problems,
             }
@@ -247,7 +245,7 @@ class _SupervisedReplica:
 
     def _serves(self) -> bool | None:
         """As the keeper, and a hold counts before the keeper has seen it."""
-        return None if self._holds.is_held(self.keeper.record.name) else self.keeper.serves
+        return None if self._holds.is_held(self.keeper.record.name) else self.keeper.state.serves
 
     def _register(self) -> None:
         turns = _Turns(self._events)

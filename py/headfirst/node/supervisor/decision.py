@@ -191,12 +191,16 @@ class _Turn:
 
     def _unknown(self) -> str:
         """The ranks whose nodes do not answer or can do nothing now, as text; "" where there are none."""
-        ranks = list(enumerate(self._observed.ranks))
+        ranks = enumerate(self._observed.ranks)
         blocked = [f"{self._rank(rank)}: {seen.problem}" for rank, seen in ranks if seen and seen.problem]
         if blocked:
             return "; ".join(blocked)
-        missing = ", ".join(self._rank(rank) for rank, seen in ranks if seen is None)
-        return f"waiting for {missing}" if missing else ""
+        return f"waiting for {self._silent}" if self._silent else ""
+
+    @property
+    def _silent(self) -> str:
+        """The ranks whose nodes do not answer, as text."""
+        return ", ".join(self._rank(rank) for rank, seen in enumerate(self._observed.ranks) if seen is None)
 
     def _ended(self) -> dict[int, str]:
         """Why, by rank, for those that do not run, or that somebody else has started."""
@@ -295,10 +299,7 @@ class _Turn:
         """A node that does not answer while the engine computes is no reason to end what works."""
         if self.state.memory.early_ends and self._has_settled:
             self._remember(early_ends=0)
-        missing = ", ".join(
-            self._rank(rank) for rank, seen in enumerate(self._observed.ranks) if seen is None
-        )
-        text = f"{missing} does not answer; the engine computes" if missing else ""
+        text = f"{self._silent} does not answer; the engine computes" if self._silent else ""
         self._change(status=replace(self.state.status, text=text))
 
     # -- the end of the replica ------------------------------------------------------------------

@@ -18,14 +18,13 @@ from headfirst.node.supervisor.decision import (
     Observation,
     ReadLogs,
     Start,
-    Status,
     Stop,
     begin,
     decide,
 )
 from headfirst.node.supervisor.events import Events
 from headfirst.node.supervisor.health import Health
-from headfirst.node.supervisor.memory import GenerationMemory, Memories
+from headfirst.node.supervisor.memory import Memories
 from headfirst.node.supervisor.messages import Seen
 from headfirst.node.supervisor.nodes import Ranks
 from headfirst.node.supervisor.records import GenerationRecord
@@ -45,40 +44,20 @@ class Keeper:
         events: Events,
         memories: Memories,
     ) -> None:
-        self._ranks, self._new_health = ranks, health
+        self.record, self._ranks, self._new_health = record, ranks, health
         self._events, self._memories = events, memories
         self._saved = memories.load(record.name, record.generation)
-        self._state = begin(record, self._saved, host_state.uptime())
+        self.state = begin(record, self._saved, host_state.uptime())
         self._health: Health | None = None
         self._watched_since: float | None = None
         self._answers: Mapping[int, Seen | None] = {}
         self._logs: Mapping[int, Sequence[str]] = {}
 
-    @property
-    def record(self) -> GenerationRecord:
-        """The generation that is kept."""
-        return self._state.record
-
-    @property
-    def memory(self) -> GenerationMemory:
-        """What is remembered of it."""
-        return self._state.memory
-
-    @property
-    def status(self) -> Status:
-        """What `deploy status` shows."""
-        return self._state.status
-
-    @property
-    def serves(self) -> bool | None:
-        """Whether requests may be sent to the replica; None while somebody else changes it."""
-        return self._state.serves
-
     def step(self) -> None:
         """Read all ranks and do what is due."""
         for _decision in range(_MOST_DECISIONS):
             observed, self._answers, self._logs = self._observe(), {}, {}
-            self._state, actions = decide(self._state, observed, host_state.uptime())
+            self.state, actions = decide(self.state, observed, host_state.uptime())
             self._save()
             self._watch_engine()
             for action in actions:
@@ -116,13 +95,14 @@ class Keeper:
 
     def _save(self) -> None:
         """Written again each second while the disk is full; what is read back is never what counts."""
-        if self.memory != self._saved and self._memories.save(self.record.name, self.memory):
-            self._saved = self.memory
+        memory = self.state.memory
+        if memory != self._saved and self._memories.save(self.record.name, memory):
+            self._saved = memory
 
     def _watch_engine(self) -> None:
-        if self._state.watched_since == self._watched_since:
+        if self.state.watched_since == self._watched_since:
             return
         if self._health:
             self._health.close()
-        self._watched_since = self._state.watched_since
+        self._watched_since = self.state.watched_since
         self._health = self._new_health(self.record) if self._watched_since is not None else None
