@@ -68,8 +68,7 @@ def run_manifest(arguments: Namespace) -> Result:
     with WeightsProgress("hash", sum((folder / name).stat().st_size for name in names)) as progress:
         Proofs(folder).prove(names, progress.add)
     manifest = manifests.build(folder, names, before.origin if before else {})
-    manifests.save(folder, manifest)
-    return _result(manifest, manifest != before, folder)
+    return _result(manifest, manifests.save(folder, manifest), folder)
 
 
 def run_verify(arguments: Namespace) -> Result:

@@ -30,16 +30,13 @@ def use_in_place(
     names = [file.name for file in PathSource(str(folder)).list().files]
     _refuse_links_out(folder, names)
     _link(folder, link)
-    before = manifests.load(link)
     if seen_elsewhere is None:
         with WeightsProgress("verify") as progress:
             manifest = manifests.build(link, names, origin, progress)
         _compare_with_its_own(folder, manifest)
     else:
         manifest = _taken_over(link, names, seen_elsewhere)
-    if manifest != before:
-        manifests.save(link, manifest)
-    return manifest, manifest != before
+    return manifest, manifests.save(link, manifest)
 
 
 def _refuse_links_out(folder: Path, names: list[str]) -> None:

@@ -231,12 +231,16 @@ class Intake:
     def _retry(self, event: Failed) -> None:
         """Take a file from whoever has it next, where only a member that is asked no more sent it wrongly."""
         proof = self._taken.get(event.name)
-        if not event.wrong or proof is None or self._transport is None:
-            raise _failed(event, self._store)
-        if self._board.index and 0 in self._transport.chain.passed_over:  # who else has it cannot be awaited
-            raise _failed(event, self._store)
+        passed_over = self._transport.chain.passed_over if self._transport else {}
+        lost_head = self._board.index > 0 and 0 in passed_over  # who else has it cannot be awaited
+        if not event.wrong or proof is None or lost_head:
+            raise NotReadyError(
+                f"{event.name} cannot be received: {event.why}",
+                where=str(self._store.folder),
+                hint="Fix that, then run again: it continues with what is there.",
+            )
         bringer = self._board.bringer(event.name)
-        if self._board.is_signed(event.name, proof) or bringer not in self._transport.chain.passed_over:
+        if self._board.is_signed(event.name, proof) or bringer not in passed_over:
             del self._taken[event.name]  # the next turn asks for it again
         else:
             self._refuse(event.name, proof, [bringer])
@@ -264,11 +268,3 @@ class Intake:
         if self._transport:
             self._transport.move(name, self._store.folder / name)
         self._store.release(name)
-
-
-def _failed(event: Failed, store: Store) -> NotReadyError:
-    return NotReadyError(
-        f"{event.name} cannot be received: {event.why}",
-        where=str(store.folder),
-        hint="Fix that, then run again: it continues with what is there.",
-    )

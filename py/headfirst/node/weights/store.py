@@ -133,8 +133,7 @@ class Store:
         if not kept:
             manifests.discard(self.folder)
             return False
-        if manifests.load(self.folder) != manifest:
-            manifests.save(self.folder, manifest)
+        manifests.save(self.folder, manifest)
         news, self._before = self._before != manifest, manifest
         return news
 

@@ -15,15 +15,15 @@ from threading import Event, Lock
 from headfirst.common.convertible import Format
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.safetensors_file import read_shard
-from headfirst.node.weights.convert.convert_others import copy_others
+from headfirst.node.weights.convert.convert_others import complete, is_shard
 from headfirst.node.weights.convert.convert_shard import convert_shard
 from headfirst.node.weights.convert.finished import ConvertedShards
 from headfirst.node.weights.convert.recipe import format_of, make_recipe, outputs, scale_homes
-from headfirst.node.weights.files import SHARDS_IN_FLIGHT, bf16_missing, claim, list_files, require_space
+from headfirst.node.weights.files import SHARDS_IN_FLIGHT, bf16_missing, claim, require_space
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import CONFIG, INDEX, read_index
 from headfirst.node.weights.proof.hash_cache import HashCache
-from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
+from headfirst.node.weights.proof.manifest import Manifest
 
 _AT_ONCE = min(SHARDS_IN_FLIGHT, os.cpu_count() or 1)
 
@@ -68,7 +68,7 @@ class Conversion:
         `serves` returns whether a shard is to be converted here.
         InputError, naming the tensor, for what is not understood; NotReadyError where the disk is too small.
         """
-        shards = {name for name in sizes if "/" not in name and name.endswith(".safetensors")}
+        shards = set(filter(is_shard, sizes))
         first = {CONFIG, INDEX} if INDEX in sizes else {CONFIG, *shards}
         if not self.planned and sizes and first <= here:
             form = format_of(self._source)
@@ -154,11 +154,5 @@ class Conversion:
 
         `source` is the whole checkpoint's; `part` goes into the origin where the target has a part of it.
         """
-        copy_others(self._source, self.target, self.outputs)
-        before = manifests.load(self.target)
-        names = [name for name in list_files(self.target) if name != MANIFEST]
         origin = {**source.origin, "converted_from": source.digest, **part}
-        after = manifests.build(self.target, names, origin)
-        if after != before:
-            manifests.save(self.target, after)
-        return after, after != before
+        return complete(self._source, self.target, self.outputs, origin)

@@ -12,7 +12,7 @@ from pathlib import Path
 from headfirst.common.convertible import Format
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.safetensors_file import read_shard
-from headfirst.node.weights.convert.convert_others import copy_others
+from headfirst.node.weights.convert.convert_others import complete
 from headfirst.node.weights.convert.convert_shard import Converted, convert_shard, converted_size
 from headfirst.node.weights.convert.finished import ConvertedShards
 from headfirst.node.weights.convert.recipe import (
@@ -22,12 +22,12 @@ from headfirst.node.weights.convert.recipe import (
     outputs,
     scale_homes,
 )
-from headfirst.node.weights.files import claim, list_files, require_space
+from headfirst.node.weights.files import claim, require_space
 from headfirst.node.weights.progress import WeightsProgress
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import check_checkpoint, read_index
 from headfirst.node.weights.proof.hash_cache import HashCache
-from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
+from headfirst.node.weights.proof.manifest import Manifest
 from headfirst.node.weights.proof.samples import file_state
 
 MOST_THREADS = 64
@@ -73,14 +73,8 @@ def convert(
     release = _Release(source, plan, done, origin, set(todo)) if not keep_source else None
     with WeightsProgress("convert", sum(recipe.source.size for recipe in recipes)) as progress:
         _convert_all(recipes, target, workers, progress.add, done, plan, release)
-    copy_others(source, target, plan.outputs)
     with WeightsProgress("hash") as progress:
-        names = [name for name in list_files(target) if name != MANIFEST]
-        after = manifests.build(target, names, origin, progress)
-    changed = manifests.load(target) != after  # it was discarded where anything was written
-    if changed:
-        manifests.save(target, after)
-    return after, changed
+        return complete(source, target, plan.outputs, origin, progress)
 
 
 def _plan(source: Path, done: ConvertedShards, form: Format) -> _Plan:

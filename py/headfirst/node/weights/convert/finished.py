@@ -58,15 +58,14 @@ class ConvertedShards:
             and self._hashes.get(shard) is not None
         )
 
-    def add(self, recipe: ShardRecipe, inputs: Mapping[str, str], converted: Converted) -> FileRecord:
-        """Remember a shard that was just converted, and its samples; returns its record for the manifest."""
+    def add(self, recipe: ShardRecipe, inputs: Mapping[str, str], converted: Converted) -> None:
+        """Remember a shard that was just converted, and its samples."""
         name = recipe.source.path.name
         save_samples(self._target, recipe, converted.samples)
-        record = self._hashes.put(name, FileRecord(converted.size, converted.xxh3))
+        self._hashes.put(name, FileRecord(converted.size, converted.xxh3))
         with self._lock:
             self._shards[name] = {"format": _FORMAT, "block": _made_as(recipe.format), "inputs": dict(inputs)}
             self._save()
-        return record
 
     def drop(self, shard: Path, origin: Mapping[str, str]) -> None:
         """Remove a source shard that nothing needs any more. `origin` is the manifest's, for a later run."""

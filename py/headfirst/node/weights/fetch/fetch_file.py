@@ -58,12 +58,7 @@ def part_path(file: RemoteFile, listing: Listing, target: Path) -> Path:
 
 def when_it_answers(call: Callable[[], Result], stopped: Event) -> Result:
     """`call()`, tried again where the source does not answer, and as long as it asks to come back later."""
-    patience = _Patience(lambda: 0)
-
-    def ends(state: RetryCallState) -> bool:
-        return patience.ends(state) or (patience.failures >= _UNANSWERED and not _retry_after(state))
-
-    return _tried(call, patience, stopped, ends)
+    return _Patience(lambda: 0, stopped, _UNANSWERED).call(call)
 
 
 def _pulled(
@@ -85,49 +80,50 @@ def _pulled(
                     hint="Run again: it continues.",
                 )
 
-        patience = _Patience(lambda: part.size)
-        _tried(pull, patience, stopped, patience.ends)
+        _Patience(lambda: part.size, stopped).call(pull)
         return part.finish(target / file.name)
 
 
 class _Patience:
-    """Waits longer and longer; ends after eight failures in a row (two minutes) that brought nothing."""
+    """Waits longer and longer; ends after eight failures in a row (two minutes) that brought nothing.
 
-    def __init__(self, size: Callable[[], int]) -> None:
+    `unanswered`: the most of them in which the source did not ask to come back later.
+    """
+
+    def __init__(self, size: Callable[[], int], stopped: Event, unanswered: int = _TRIES) -> None:
         self._size = size
+        self._stopped = stopped
+        self._unanswered = unanswered
         self._most = size()
-        self.failures = 0
+        self._failures = 0
 
-    def count(self, _state: RetryCallState) -> None:
+    def call(self, call: Callable[[], Result]) -> Result:
+        """`call()`, tried again while the source is busy."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(SourceBusyError),
+            after=self._count,
+            wait=self._wait,
+            stop=self._ends,
+            sleep=sleep_using_event(self._stopped),
+            reraise=True,
+        )
+        return retrying(call)
+
+    def _count(self, _state: RetryCallState) -> None:
         """A try has failed. To begin again, and to come as far as before, is no progress."""
-        self.failures = self.failures + 1 if self._size() <= self._most else 1
+        self._failures = self._failures + 1 if self._size() <= self._most else 1
         self._most = max(self._most, self._size())
 
-    def wait(self, state: RetryCallState) -> float:
+    def _wait(self, state: RetryCallState) -> float:
         """Seconds until the next try: what the source asks for, or twice as long as before."""
         retry_after = _retry_after(state)
-        return min(2.0 ** (self.failures - 1), _LONGEST_WAIT_S) if retry_after is None else retry_after
+        return min(2.0 ** (self._failures - 1), _LONGEST_WAIT_S) if retry_after is None else retry_after
 
-    def ends(self, state: RetryCallState) -> bool:
+    def _ends(self, state: RetryCallState) -> bool:
         """Whether there is no next try."""
-        return self.failures >= _TRIES or (_retry_after(state) or 0) > _LONGEST_RETRY_AFTER_S
-
-
-def _tried(
-    call: Callable[[], Result],
-    patience: _Patience,
-    stopped: Event,
-    ends: Callable[[RetryCallState], bool],
-) -> Result:
-    retrying = Retrying(
-        retry=retry_if_exception_type(SourceBusyError),
-        after=patience.count,
-        wait=patience.wait,
-        stop=ends,
-        sleep=sleep_using_event(stopped),
-        reraise=True,
-    )
-    return retrying(call)
+        retry_after = _retry_after(state) or 0
+        tries = _TRIES if retry_after else self._unanswered
+        return self._failures >= tries or retry_after > _LONGEST_RETRY_AFTER_S
 
 
 def _retry_after(state: RetryCallState) -> float | None:

@@ -160,8 +160,7 @@ def fetch(request: FetchRequest, target: Path) -> tuple[Manifest, bool]:
         run = FetchRun(fetching, Proofs(target), seen=progress.add)
         manifest = Manifest(run.bring_all(), fetching.made_from)
     check_checkpoint(target)
-    if manifest != before:
-        manifests.save(target, manifest)
+    manifests.save(target, manifest)
     return manifest, run.changed or manifest != before
 
 

@@ -125,9 +125,12 @@ def load(folder: Path) -> Manifest | None:
     return parse(path.read_bytes(), str(path)) if path.is_file() else None
 
 
-def save(folder: Path, manifest: Manifest) -> None:
-    """Mark `folder` complete."""
+def save(folder: Path, manifest: Manifest) -> bool:
+    """Mark `folder` complete; returns whether that is news."""
+    if load(folder) == manifest:
+        return False
     write_whole(manifest_file(folder), manifest.dumps())
+    return True
 
 
 def discard(folder: Path) -> None:
