@@ -114,7 +114,7 @@ def test_a_refusal_that_was_recorded_ends_nothing(network: Network) -> None:
     listener = network.member(C, [B, C])
     assert network.has_left(C) is True
     caller = Caller(TOKEN)
-    lines = [f"{name}: {value}" for name, value in caller.sign(C, "POST").items()]
+    lines = [f"{name}: {value}" for name, value in caller.sign("POST").items()]
     with socket.create_connection((C, network.port), 5, (OWN, 0)) as wire:
         wire.sendall("\r\n".join(["POST / HTTP/1.1", *lines, "", ""]).encode())
         recorded = b"".join(iter(lambda: wire.recv(65_536), b""))

@@ -409,9 +409,9 @@ def test_a_request_that_is_sent_back_to_its_sender_is_refused(victim: Victim) ->
     statuses = []
     for _ in range(2):
         connection = http.client.HTTPConnection(VICTIM, victim.port, timeout=5, source_address=(HEAD, 0))
-        connection.request("POST", "/", body, {DIGEST: words[1], **caller.sign(HEAD, *words)})
+        connection.request("POST", "/", body, {DIGEST: words[1], **caller.sign(*words)})
         answer = connection.getresponse()
         statuses.append(answer.status)
-        caller.learn(HEAD, dict(answer.headers))
+        caller.learn(dict(answer.headers))
         connection.close()
     assert statuses == [409, 401]

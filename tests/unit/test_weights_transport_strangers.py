@@ -76,7 +76,7 @@ class Member:
             spans = {} if span is None else {"Range": span}
             for name, value in {
                 **spans,
-                **self._caller.sign(self._address, "GET", path, span or ""),
+                **self._caller.sign("GET", path, span or ""),
                 **(headers or {}),
             }.items():
                 wire.putheader(name, value)
@@ -86,7 +86,7 @@ class Member:
             wire.close()
             if found[0] != 409:
                 break
-            self._caller.learn(self._address, found[2])
+            self._caller.learn(found[2])
         return found
 
 

@@ -10,7 +10,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from headfirst.node.peers.authentication import Caller
 from headfirst.node.weights.proof.hashing import PIECE, FileHash, hash_file
 from headfirst.node.weights.transfer import chain, listener
 from headfirst.node.weights.transfer.board import Board
@@ -157,7 +156,7 @@ def serving(
 
 
 def linked(own: str, address: str, token: str = TOKEN, *, encrypt: bool = False) -> Link:
-    return Link(own, address, PORT, Caller(token), contexts(token)[1] if encrypt else None)
+    return Link(own, address, PORT, token, contexts(token)[1] if encrypt else None)
 
 
 def read(body: Body, size: int) -> bytes:
@@ -177,7 +176,7 @@ def listening(
 
 def exchange_news(board: Board, own: str, address: str, token: str = TOKEN, *, port: int = PORT) -> None:
     """Once, from the address `own`."""
-    caller = Exchange(board, lambda _index: Link(own, address, port, Caller(token)))
+    caller = Exchange(board, lambda _index: Link(own, address, port, token))
     try:
         caller.with_member(0, wait=False)
     finally:

@@ -25,30 +25,31 @@ _MOST_CALLERS = 10_000  # that are remembered before the session is renewed
 
 
 class Caller:
-    """Signs the requests of one connection at a time. Not safe to use from several threads."""
+    """Signs the requests to one listener, one at a time. Not safe to use from several threads."""
 
     def __init__(self, token: str) -> None:
         self._token = token
+        self.session = "0" * 32
+        """The listener's, as far as it is known."""
         self._name = secrets.token_hex(16)
         self._count = 0
-        self._sessions: dict[str, str] = {}
         self._words: tuple[str, ...] = ()
 
-    def sign(self, listener: str, *words: str) -> dict[str, str]:
-        """Headers of a request for `words` to the listener with this address."""
+    def sign(self, *words: str) -> dict[str, str]:
+        """Headers of a request for `words`."""
         self._count += 1
-        self._words = (self._sessions.get(listener, "0" * 32), f"{self._name}-{self._count}", *words)
+        self._words = (self.session, f"{self._name}-{self._count}", *words)
         return {
             SESSION: self._words[0],
             CALL: self._words[1],
             PROOF: _hmac(self._token, "ask", *self._words),
         }
 
-    def learn(self, listener: str, headers: Mapping[str, str]) -> None:
-        """Take the session that a listener answers with, where it refused ours as an old one."""
+    def learn(self, headers: Mapping[str, str]) -> None:
+        """Take the session that the listener answers with, where it refused ours as an old one."""
         session = headers.get(SESSION) or ""
         if _SESSION_FORM.fullmatch(session):
-            self._sessions[listener] = session
+            self.session = session
 
     def is_answer(self, headers: Mapping[str, str], body: bytes) -> bool:
         """Whether a member answers the last request with this body."""

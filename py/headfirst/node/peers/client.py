@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from headfirst.node.peers.authentication import DIGEST, SESSION, Caller, digest
+from headfirst.node.peers.authentication import DIGEST, Caller, digest
 
 _CHUNK = 64 * 1024
 # Of three tries to connect, one second and then two apart, one comes through where some packets are lost.
@@ -34,7 +34,6 @@ class PeerClient:
     def __init__(self, local_address: str, port: int, token: str, keys: Mapping[str, str]) -> None:
         self._local_address, self._port, self._token, self._keys = local_address, port, token, keys
         self._sessions: dict[str, str] = {}
-        self._lock = threading.Lock()
 
     def ask(self, address: str, body: bytes, *, limit_s: float, longest: int) -> bytes:
         """The answer of at most `longest` bytes. Raises Unreachable."""
@@ -50,10 +49,9 @@ class PeerClient:
         if address not in self._keys:
             raise ConnectionRefusedError(f"{address} is no member")
         caller = Caller(self._keys[address])
-        with self._lock:
-            caller.learn(address, {SESSION: self._sessions.get(address, "")})
+        caller.session = self._sessions.get(address, caller.session)
         words = ("POST", digest(body), str(len(body)), self._local_address, address)
-        headers = {DIGEST: words[1], **caller.sign(address, *words)}
+        headers = {DIGEST: words[1], **caller.sign(*words)}
         rest = max(0.1, ends - time.monotonic())
         connection = http.client.HTTPConnection(
             address, self._port, timeout=min(rest, _CONNECT_LIMIT_S), source_address=(self._local_address, 0)
@@ -66,10 +64,10 @@ class PeerClient:
         try:
             connection.request("POST", "/", body, headers)
             answer = connection.getresponse()
-            if answer.status == HTTPStatus.CONFLICT:
-                with self._lock:
-                    self._sessions[address] = answer.headers.get(SESSION, "")
             headers = dict(answer.headers)
+            if answer.status == HTTPStatus.CONFLICT:
+                caller.learn(headers)
+                self._sessions[address] = caller.session
             if answer.status == HTTPStatus.FORBIDDEN and caller.is_refusal(
                 self._token, headers, address, self._local_address
             ):

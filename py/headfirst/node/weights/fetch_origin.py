@@ -14,7 +14,7 @@ from headfirst.node.weights.fetch.fetch_run import MOST_AT_ONCE, FetchRun
 from headfirst.node.weights.fetch.fetching import Fetching, FetchRequest
 from headfirst.node.weights.files import SHARDS_IN_FLIGHT, require_transfer_space
 from headfirst.node.weights.layers import FileNeeds
-from headfirst.node.weights.origin import lacking
+from headfirst.node.weights.origin import Origin, lacking
 from headfirst.node.weights.proof.hash_cache import FileRecord
 from headfirst.node.weights.proof.hashing import FileHash
 from headfirst.node.weights.sharing import Sharing
@@ -24,7 +24,7 @@ from headfirst.node.weights.transfer.board import Board, Overview
 _TICK_S = 0.1
 
 
-class FetchOrigin:
+class FetchOrigin(Origin):
     """The head: it lists what there is, and who fetches what.
 
     `target` is the folder of the BF16 copy, None where the model is served as it is. `mode` is one of
@@ -42,8 +42,6 @@ class FetchOrigin:
         mode: str = "head",
     ) -> None:
         self.in_place = request.is_for(folder)
-        self.brought = 0
-        self.note = ""
         self._request = request
         self._target = target
         self._keep_source = keep_source

@@ -26,20 +26,17 @@ class Origin(Protocol):
 
     in_place: bool
     """Whether the folder is somebody's own, so that nothing in it may be removed."""
-    brought: int
+    brought: int = 0
     """Bytes that are there, with those of unfinished files."""
-    note: str
+    note: str = ""
     """What a person should read beside the progress; often nothing."""
 
     def bring(self, board: Board, store: Store, stopped: threading.Event) -> None:
         """Put what there is on the board, and then each file once it is whole in the folder and proven."""
 
 
-class FolderOrigin:
+class FolderOrigin(Origin):
     """A folder that is complete already, by its manifest; only what a member lacks is read."""
-
-    brought = 0
-    note = ""
 
     def __init__(self, folder: Path) -> None:
         self.in_place = is_in_place(folder)

@@ -43,8 +43,6 @@ _CHUNK = 1024 * 1024
 class HuggingFaceSource(Source):
     """One model at one revision: a branch, a tag or a commit; "" is the default branch."""
 
-    note = ""
-
     def __init__(self, model: str, revision: str) -> None:
         self._model = model
         self._where = f"{model} on Hugging Face"

@@ -25,8 +25,6 @@ from headfirst.node.weights.files import CHUNK
 class ModelScopeSource(Source):
     """One model at one revision: a branch or a tag; "" is the default branch, master."""
 
-    note = ""
-
     def __init__(self, model: str, revision: str) -> None:
         self._model = model
         self._where = f"{model} on ModelScope"

@@ -11,18 +11,16 @@ from typing import IO
 from headfirst.common.checkpoint_files import is_checkpoint_file
 from headfirst.common.errors import NotReadyError
 from headfirst.node.weights.fetch.partial_file import PartialFile
-from headfirst.node.weights.fetch.source import Listing, RemoteFile, checked_listing
+from headfirst.node.weights.fetch.source import Listing, RemoteFile, Source, checked_listing
 from headfirst.node.weights.files import CHUNK, contained, list_files, open_contained, publish
 from headfirst.node.weights.proof.checkpoint_check import check_checkpoint
 
 
-class PathSource:
+class PathSource(Source):
     """One folder. Shards are hard-linked where they are on the same file system, and copied otherwise.
 
     Links to files of the folder itself, or of the hub's cache that it is in, are followed; others refused.
     """
-
-    note = ""
 
     def __init__(self, folder: str, _revision: str = "") -> None:
         self._folder = Path(folder)

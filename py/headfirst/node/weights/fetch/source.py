@@ -70,7 +70,7 @@ def checked_listing(pinned: Any, entries: Iterable[tuple[Any, Any, Any]], where:
 class Source(Protocol):
     """A place that a checkpoint comes from. `place` and `pull` are called from several threads at once."""
 
-    note: str
+    note: str = ""
     """What a person should read beside the progress; often nothing."""
 
     def list(self) -> Listing:

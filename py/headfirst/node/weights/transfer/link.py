@@ -130,12 +130,12 @@ class Link:
         local_address: str,
         address: str,
         port: int,
-        caller: Caller,
+        token: str,
         encryption: ssl.SSLContext | None = None,
     ) -> None:
         self.address = address
         self._url = f"http://{address}:{port}/"
-        self._caller = caller
+        self._caller = Caller(token)
         self._encryption = encryption
         self._connection = http.client.HTTPConnection(
             address, port, timeout=_CONNECT_LIMIT_S, source_address=(local_address, 0)
@@ -197,7 +197,7 @@ class Link:
         """The answer to a request; where the listener was started since, to a second one with its session."""
         answer = self._send(request)
         if answer.status == HTTPStatus.CONFLICT:
-            self._caller.learn(self.address, dict(answer.headers))
+            self._caller.learn(dict(answer.headers))
             self._connection.close()
             answer = self._send(request)
         return answer
@@ -208,7 +208,7 @@ class Link:
         if self._is_cut:
             raise ConnectionError("the connection is not needed any more")
         self._set_limit(request.limit_s)
-        proof = self._caller.sign(self.address, *request.words)
+        proof = self._caller.sign(*request.words)
         signed = {**request.headers, **proof, "Accept-Encoding": "identity"}
         try:
             self._connection.request(request.method, request.path, request.body, signed)

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from headfirst.node.peers.authentication import Caller
 from headfirst.node.weights.proof.hashing import FileHash
 from headfirst.node.weights.transfer import chain
 from headfirst.node.weights.transfer.board import Board
@@ -144,12 +143,7 @@ class Transport:
         self._silent_until[index] = time.monotonic() + _AVOIDED_S
 
     def _link(self, number: int, index: int) -> Link:
-        local, remote = self._transfer.members[self._transfer.index], self._transfer.members[index]
+        transfer = self._transfer
+        local, remote = transfer.members[transfer.index], transfer.members[index]
         lane = number % len(local)
-        return Link(
-            local[lane],
-            remote[lane],
-            self._transfer.port,
-            Caller(self._transfer.token),
-            self._encryption,
-        )
+        return Link(local[lane], remote[lane], transfer.port, transfer.token, self._encryption)
