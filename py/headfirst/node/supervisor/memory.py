@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import Field, asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from headfirst.common.state_files import replace_file
 from headfirst.node.supervisor import host_state
@@ -53,7 +53,8 @@ class Memories:
     def load(self, name: str, generation: str) -> GenerationMemory:
         """What is remembered of the generation; nothing of another one but the length of its start."""
         state = host_state.read_object(self._path(name))
-        saved = {key: state[key] for key, is_valid in _VALID.items() if key in state and is_valid(state[key])}
+        names = [field.name for field in fields(GenerationMemory) if _is_valid(field, state)]
+        saved = {name: state[name] for name in names}
         if saved.get("generation") != generation:
             return GenerationMemory(generation, start_s=saved.get("start_s"))
         return GenerationMemory(**saved)
@@ -87,22 +88,9 @@ class Memories:
         return self._run / "resume" / name
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and value >= 0
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-# A file of another version, or a damaged one, has fields that are not used.
-_VALID: dict[str, Callable[[object], bool]] = {
-    "generation": _is_text,
-    "early_ends": _is_count,
-    "failed_starts": _is_count,
-    "refused_starts": _is_count,
-    "gave_up": _is_text,
-    "restarts": _is_count,
-    "last_reason": _is_text,
-    "start_s": lambda value: isinstance(value, float),
-}
+def _is_valid(field: Field[Any], state: dict[str, Any]) -> bool:
+    """Whether a file, which may be damaged or of another version, has a value of the field's type."""
+    value = state.get(field.name)
+    if isinstance(value, int):
+        return isinstance(field.default, int) and value >= 0
+    return isinstance(value, float if field.default is None else type(field.default))

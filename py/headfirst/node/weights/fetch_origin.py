@@ -178,40 +178,37 @@ class FetchHelper:
     def _run(self) -> None:
         try:
             fetching = Fetching(self._request, self._store.folder, self._stopped)
-            run = None
-            while not self._stopped.is_set():
-                if self._board.overview is None:
-                    self._board.wait(self._board.version, _TICK_S)
-                    continue
-                if not self._is_same(fetching, self._board.overview):
-                    self.note = "does not fetch: the source lists other files here than on the head"
-                    return
-                run = run or FetchRun(
-                    fetching,
-                    self._store.proofs,
-                    arrived=lambda name, proof: self._board.announce({name: proof}),
-                    seen=self._see,
-                )
-                self._fetch(run)
+            while self._board.overview is None and not self._stopped.is_set():
+                self._board.wait(self._board.version, _TICK_S)
+            if self._is_offered(fetching):
+                self._fetch(fetching)
+            if not self._stopped.is_set():
+                self.note = "does not fetch: the source lists other files here than on the head"
         except (HeadfirstError, OSError) as error:
             self.note = f"does not fetch: {error}"
         finally:
             self._board.report(fetches=False)
 
-    def _is_same(self, fetching: Fetching, overview: Overview) -> bool:
+    def _is_offered(self, fetching: Fetching) -> bool:
+        """Whether the head offers the same files."""
+        overview = self._board.overview
         return (
-            overview.made_from == fetching.made_from
+            overview is not None
+            and overview.made_from == fetching.made_from
             and overview.sizes == fetching.sizes
             and overview.sha256 == fetching.sha256
         )
 
-    def _fetch(self, run: FetchRun) -> None:
-        """Fetch what is given, for as long as the head offers the same files."""
+    def _fetch(self, fetching: Fetching) -> None:
+        """Fetch what is given, for as long as it is offered."""
+        run = FetchRun(
+            fetching,
+            self._store.proofs,
+            arrived=lambda name, proof: self._board.announce({name: proof}),
+            seen=self._see,
+        )
         with _Given(run, self._board) as fetches:
-            while not self._stopped.is_set():
-                overview = self._board.overview
-                if overview is None or not self._is_same(run.fetching, overview):
-                    return
+            while self._is_offered(fetching) and not self._stopped.is_set():
                 member = self._board.members[self._board.index]
                 if not member.fetches:  # also after the head was started again
                     self._board.report(fetches=True)

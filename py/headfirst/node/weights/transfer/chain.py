@@ -114,21 +114,16 @@ class Chain:
         self.upstream: int | None = None
         self._over = threading.Event()
         self.failure: Exception | None = None
-        work = (self._hear, self._send) if self._others else ()
-        self._exchanges = [Exchange(board, link) for _worker in work]
-        self._threads = [
-            threading.Thread(target=self._run, args=step, daemon=True)
-            for step in zip(work, self._exchanges, strict=True)
-        ]
+        self._workers = [(work, Exchange(board, link)) for work in (self._hear, self._send)]
 
     def __enter__(self) -> Chain:
-        for thread in self._threads:
-            thread.start()
+        for worker in self._workers:
+            threading.Thread(target=self._run, args=worker, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        for exchange in self._exchanges:
+        for _work, exchange in self._workers:
             exchange.cut()
         # Not joined: one may wait a second more for news of the board, and can send them nowhere.
 
@@ -147,8 +142,6 @@ class Chain:
 
     def farewell(self) -> None:
         """Send each other member the last report of this one; a member that does not answer is left out."""
-        if not self._others:
-            return
         exchanges = {index: Exchange(self._board, self._link) for index in self._others}
 
         def send(index: int) -> None:
