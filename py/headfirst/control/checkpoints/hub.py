@@ -70,10 +70,7 @@ def read_hub(
 ) -> Sent:
     """Read what the hub has of `id`. HubUnreachableError without a network; InputError when the hub does
     not have the model, or requires a token."""
-    at = revision or hub.source.branch
-    with Requests.opened(hub, id, at, transport) as requests:
-        session = _Session(hub, id, at, requests, Cache(hub.address, id))
-        return requests.run(lambda: _read(session, lambda pinned: _parse(pinned, revision)))
+    return _read(hub, id, revision, lambda session: _parse(session, revision), transport)
 
 
 def describe_stored(hub: Hub, id: str, *, revision: str | None, note: str) -> Checkpoint | None:
@@ -93,18 +90,10 @@ def describe_stored(hub: Hub, id: str, *, revision: str | None, note: str) -> Ch
 
 
 def hub_json(
-    hub: Hub,
-    id: str,
-    file: str,
-    *,
-    revision: str | None = None,
-    transport: httpx.BaseTransport | None = None,
+    hub: Hub, id: str, file: str, *, revision: str | None, transport: httpx.BaseTransport | None
 ) -> dict[str, Any]:
     """A JSON file of the repository `id`. Raises as read_hub does."""
-    at = revision or hub.source.branch
-    with Requests.opened(hub, id, at, transport) as requests:
-        session = _Session(hub, id, at, requests, Cache(hub.address, id))
-        return requests.run(lambda: _read(session, lambda pinned: pinned.json(file)))
+    return _read(hub, id, revision, lambda session: session.json(file), transport)
 
 
 def hub_files(
@@ -113,24 +102,20 @@ def hub_files(
     choose: Callable[[Mapping[str, int]], Sequence[str]],
     *,
     limit: int,
-    revision: str | None = None,
-    transport: httpx.BaseTransport | None = None,
+    revision: str | None,
 ) -> dict[str, bytes]:
     """The contents of files of the repository `id`, by name; `choose` gets the bytes of all by name.
 
     `limit`: the most bytes of a file. Those of a commit are sent once. Raises as read_hub does.
     """
-    at = revision or hub.source.branch
 
     def contents(session: _Session) -> dict[str, bytes]:
         return {name: session.content(name, limit) for name in choose(session.sizes())}
 
-    with Requests.opened(hub, id, at, transport) as requests:
-        session = _Session(hub, id, at, requests, Cache(hub.address, id))
-        return requests.run(lambda: _read(session, contents))
+    return _read(hub, id, revision, contents)
 
 
-def stored_json(hub: Hub, id: str, file: str, *, revision: str | None = None) -> dict[str, Any] | None:
+def stored_json(hub: Hub, id: str, file: str, *, revision: str | None) -> dict[str, Any] | None:
     """The same file as the hub sent it for an earlier plan; None where the cache does not have it."""
     session = _stored(hub, id, revision)
     try:
@@ -148,18 +133,30 @@ def _stored(hub: Hub, id: str, revision: str | None) -> _Session | None:
     return _Session(hub, id, at, None, cache, answers, pin) if answers else None
 
 
-def _read(session: _Session, parse: Callable[[_Session], _T]) -> _T:
+def _read(
+    hub: Hub,
+    id: str,
+    revision: str | None,
+    parse: Callable[[_Session], _T],
+    transport: httpx.BaseTransport | None = None,
+) -> _T:
     """Parse what the revision names now, from the cache as far as it has the answers."""
-    pinned = session.pinned()
-    try:
-        content = parse(pinned)
-    except HeadfirstError:
-        if not pinned.cached:
-            raise
-        pinned = pinned.without_cache()
-        content = parse(pinned)
-    pinned.store()
-    return content
+    at = revision or hub.source.branch
+
+    def read() -> _T:
+        session = _Session(hub, id, at, requests, Cache(hub.address, id)).pinned()
+        try:
+            content = parse(session)
+        except HeadfirstError:
+            if not session.cached:
+                raise
+            session = session.without_cache()
+            content = parse(session)
+        session.store()
+        return content
+
+    with Requests.opened(hub, id, at, transport) as requests:
+        return requests.run(read)
 
 
 def _parse(session: _Session, revision: str | None) -> Sent:

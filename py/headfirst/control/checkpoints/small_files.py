@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-import httpx
-
 from headfirst.common.checkpoint_files import is_checkpoint_file
 from headfirst.common.convertible import stripped_config
 from headfirst.common.errors import NotReadyError
@@ -34,17 +32,12 @@ def of_folder(folder: Path) -> dict[str, bytes]:
 
 
 def of_hub(
-    source: str,
-    id: str,
-    revision: str | None,
-    *,
-    environment: Mapping[str, str] = os.environ,
-    transport: httpx.BaseTransport | None = None,
+    source: str, id: str, revision: str | None, *, environment: Mapping[str, str] = os.environ
 ) -> dict[str, bytes]:
     """Those of a repository of a hub. Raises as read_hub does."""
     hub = Hub.of(source, environment)
     choose = partial(_chosen, where=f"{hub.name}/{id}")
-    return hub_files(hub, id, choose, limit=_MAX_BYTES, revision=revision, transport=transport)
+    return hub_files(hub, id, choose, limit=_MAX_BYTES, revision=revision)
 
 
 def converted(files: Mapping[str, bytes]) -> dict[str, bytes]:
