@@ -369,7 +369,7 @@ def reading(example: Example) -> Reading:
     }
     groups = {name: list(members) for name, members in example.groups.items()}
     more: dict[str, Any] = {"limited": None, "stated": {}, "prefix": "", "refused": ()}
-    return Reading(groups, list(services), services, hosts, (), **more)
+    return Reading("cluster.ini", groups, list(services), services, hosts, (), **more)
 
 
 def planned(example: Example, path: Path) -> tuple[Cluster, Plan] | None:

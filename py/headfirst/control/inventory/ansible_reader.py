@@ -436,14 +436,17 @@ def _is_port(value: Any) -> bool:
 
 
 def read(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer a request of reading.py."""
+    """Answer a request of reading.py: `inventories`, `extra_vars`, and the names that are `wanted`.
+
+    It may have `prefix`, `service_names`, `role_options`, `limit`, and `texts`: contents by path.
+    """
     init_plugin_loader()
     reader = _Reader(request["inventories"], request["extra_vars"], request.get("texts", {}))
     groups = reader.groups()
     prefix: str = request.get("prefix", "")
     if not reader.has(prefix + name for name in request["wanted"]):
         prefix = ""
-    services = reader.services({prefix + name for name in request["service_names"]}, f"{prefix}model")
+    services = reader.services({prefix + name for name in request.get("service_names", ())}, f"{prefix}model")
     listed = [*groups.values(), *(service["hosts"] for service in services.values())]
     names = list(dict.fromkeys(name for members in listed for name in members))
     keys = {prefix + name for name in request["wanted"]}
@@ -453,8 +456,8 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
         "services": services,
         "lines": reader.host_lines(),
         "stated": reader.stated(),
-        "hosts": {name: reader.host(name, keys, request["role_options"]) for name in names},
-        "limited": None if request["limit"] is None else reader.limited(request["limit"]),
+        "hosts": {name: reader.host(name, keys, request.get("role_options", {})) for name in names},
+        "limited": None if (limit := request.get("limit")) is None else reader.limited(limit),
         "prefix": prefix,
         "refused": reader.refused,
     }

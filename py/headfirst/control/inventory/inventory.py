@@ -62,14 +62,14 @@ def load(
     files = state_of(paths)
     reading = read(paths, extra_vars, limit)
     _refuse_repeats(reading)
-    _refuse_groups(reading, paths)
+    _refuse_groups(reading)
     names = _names(reading)
     places = {key: place for name in names for key, place in reading.hosts[name].where.items()}
     wrong = [*reading.refused]
     values = _common(names, reading, CLUSTER_NAMES, wrong)
     settings = _valid(ClusterSettings, values, reading.hosts[names[0]], reading, wrong)
     typed = {name: _host_settings(reading.hosts[name], reading, wrong) for name in names}
-    members = _members(reading, paths, wrong, needs_model=needs_model)
+    members = _members(reading, wrong, needs_model=needs_model)
     for service in members:
         try:
             engines.get(service.settings.engine, where=service.given.get("engine"))
@@ -89,9 +89,9 @@ def load(
         wrong.append(missing)
     refuse(wrong, paths[0], reading.prefix, advise=advise)
     for service in members:
-        _refuse_contradictions(service.settings, service.given, paths)
-    hosts = {name: _host(name, typed[name], reading, paths) for name in names}
-    _refuse_addresses([hosts[name] for name in names], reading, paths)
+        _refuse_contradictions(service.settings, service.given, reading.source)
+    hosts = {name: _host(name, typed[name], reading) for name in names}
+    _refuse_addresses([hosts[name] for name in names], reading)
     routers = [hosts[name] for name in reading.groups["router"]]
     members = [replace(service, hosts=_ranks(service, reading, hosts)) for service in members]
     services = with_routers(divide(members), routers)
@@ -110,10 +110,10 @@ def load(
         files=files,
         limit=None if reading.limited is None else frozenset(reading.limited),
     )
-    _refuse_unequal_links(cluster.nodes, reading, paths)
-    _refuse_busy_spares(cluster, reading, paths)
-    _refuse_strangers(cluster, reading, paths)
-    _refuse_same_names(cluster, paths)
+    _refuse_unequal_links(cluster.nodes, reading)
+    _refuse_busy_spares(cluster, reading)
+    _refuse_strangers(cluster, reading)
+    _refuse_same_names(cluster)
     ports.refuse(cluster)
     _refuse_empty_limit(cluster, limit)
     return secret_environment.apart(proxy_login.read(cluster))
@@ -153,9 +153,7 @@ def _host_settings(host: HostReading, reading: Reading, wrong: list[InputError])
     return _valid(HostSettings, values, host, reading, wrong)
 
 
-def _members(
-    reading: Reading, paths: tuple[Path, ...], wrong: list[InputError], *, needs_model: bool
-) -> list[Members]:
+def _members(reading: Reading, wrong: list[InputError], *, needs_model: bool) -> list[Members]:
     """The services as the inventory lists them, without their hosts."""
     role_hosts = {role: frozenset(reading.groups[role]) for role in ROLES}
     if not reading.services:
@@ -165,14 +163,14 @@ def _members(
         if not needs_model and not values.get("model") and values.get("model_source") != "demo":
             values["model"] = _ANY_MODEL
         settings = _valid(ServiceSettings, values, head, reading, wrong)
-        place = head.where.get("replicas") or head.where.get("prefill_replicas") or str(paths[0])
+        place = head.where.get("replicas") or head.where.get("prefill_replicas") or reading.source
         return [Members(None, settings, (), place, head.where, role_hosts)]
     members = []
     for name, group in reading.services.items():
         if not _SERVICE_NAME.fullmatch(name):
             raise InputError(
                 f"{name} cannot be the name of a service",
-                where=str(paths[0]),
+                where=reading.source,
                 hint="The name of a group that sets model= has lower-case letters, digits and _, "
                 "such as chat or embedding_2.",
             )
@@ -194,7 +192,7 @@ def _ranks(service: Members, reading: Reading, hosts: Mapping[str, Host]) -> tup
     return tuple(hosts[name] for name in (reading.services[service.name].hosts if service.name else only))
 
 
-def _refuse_strangers(cluster: Cluster, reading: Reading, paths: tuple[Path, ...]) -> None:
+def _refuse_strangers(cluster: Cluster, reading: Reading) -> None:
     """[prefill] and [decode] choose among the hosts of services."""
     for role in ROLES:
         names = reading.groups[role]
@@ -203,57 +201,51 @@ def _refuse_strangers(cluster: Cluster, reading: Reading, paths: tuple[Path, ...
         ):
             raise InputError(
                 f"{stranger} is in [{role}] and runs no rank",
-                where=_where_host(stranger, reading, paths),
+                where=reading.place_of(stranger),
                 hint="List it in [head], [workers] or the group of a service, too.",
             )
         if names and not any(service.settings.prefill_replicas for service in cluster.services):
             raise InputError(
                 f"the group [{role}] has no meaning without prefill_replicas and decode_replicas",
-                where=_where_host(names[0], reading, paths),
+                where=reading.place_of(names[0]),
                 hint="Set both, or remove the group.",
             )
 
 
-def _refuse_groups(reading: Reading, paths: tuple[Path, ...]) -> None:
+def _refuse_groups(reading: Reading) -> None:
     head, workers = reading.groups["head"], reading.groups["workers"]
     if not head and not workers and not reading.services and (own_groups := reading.own_groups):
         likely_group = next((group for group in own_groups if "gpu" in group.lower()), own_groups[0])
         raise InputError(
             f"no group sets model=, and there is no [head]; the groups are {', '.join(own_groups)}",
-            where=str(paths[0]),
+            where=reading.source,
             hint=f"Give the group whose hosts serve a model its `model=`: under [{likely_group}:vars], or in "
             f"group_vars/{likely_group}.yml.",
         )
     if not head and (workers or not reading.services):
         raise InputError(
-            "the inventory has no head: group [head] is missing or empty", where=str(paths[0]), hint=_EXAMPLE
+            "the inventory has no head: group [head] is missing or empty", where=reading.source, hint=_EXAMPLE
         )
     if len(head) > 1:
         raise InputError(
             f"two heads: {', '.join(head)}",
-            where=_where_host(head[1], reading, paths),
+            where=reading.place_of(head[1]),
             hint="Keep one host in [head] (it gets rank 0) and move the others to [workers].",
         )
     for group in ("webui", "monitoring"):
         if len(reading.groups[group]) > 1:
             raise InputError(
                 f"group [{group}] has {len(reading.groups[group])} hosts",
-                where=_where_host(reading.groups[group][1], reading, paths),
+                where=reading.place_of(reading.groups[group][1]),
                 hint="Keep one.",
             )
     both = [name for name in workers if name in head]
     if both:
         raise InputError(
             f"{both[0]} is both head and worker",
-            where=_where_host(both[0], reading, paths),
+            where=reading.place_of(both[0]),
             hint="List it in [head] only.",
         )
-
-
-def _where_host(name: str, reading: Reading, paths: tuple[Path, ...]) -> str:
-    """The last line that lists the host: that is the one too many."""
-    lines = [line.where for line in reading.lines if line.host == name]
-    return lines[-1] if lines else str(paths[0])
 
 
 def _refuse_repeats(reading: Reading) -> None:
@@ -314,23 +306,21 @@ def _valid(
         return model.model_validate({key: value for key, value in values.items() if key not in bad})
 
 
-def _refuse_contradictions(
-    settings: ServiceSettings, where: Mapping[str, str | None], paths: tuple[Path, ...]
-) -> None:
+def _refuse_contradictions(settings: ServiceSettings, where: Mapping[str, str | None], source: str) -> None:
     """Settings of a service that are right by themselves."""
     if not settings.model and settings.model_source != "demo":
         raise InputError(
             "no model is named",
-            where=str(paths[0]),
+            where=source,
             hint="`deploy models INVENTORY` lists what its GPUs serve, with the lines to paste: `model=…` "
             "under [all:vars], or `-e model=…`.",
         )
-    source = settings.source
-    if settings.model and not source.is_hub and not source.has(settings.model):
+    models = settings.source
+    if settings.model and not models.is_hub and not models.has(settings.model):
         raise InputError(
-            f"model_source={source.name} has no model {settings.model}",
+            f"model_source={models.name} has no model {settings.model}",
             where=where.get("model"),
-            hint=f"With model_source={source.name}, model is {source.ids}.",
+            hint=f"With model_source={models.name}, model is {models.ids}.",
         )
     if settings.engine_image_source == "tarball" and not settings.engine_image_tarball:
         raise InputError(
@@ -361,10 +351,10 @@ def _refuse_roles(settings: ServiceSettings, where: Mapping[str, str | None]) ->
         )
 
 
-def _host(name: str, settings: HostSettings, reading: Reading, paths: tuple[Path, ...]) -> Host:
+def _host(name: str, settings: HostSettings, reading: Reading) -> Host:
     host = reading.hosts[name]
     login = login_of(name, host.login, host.where)
-    where = host.where.get("ansible_host") or _where_host(name, reading, paths)
+    where = host.where.get("ansible_host") or reading.place_of(name)
     return Host(
         name=name,
         address=str(settings.address) if settings.address else address_of(name, login, where),
@@ -415,33 +405,31 @@ def _closed_ports(host: HostReading) -> frozenset[int]:
     return frozenset(port for low, high in spans for port in range(low, high + 1))
 
 
-def _refuse_addresses(hosts: list[Host], reading: Reading, paths: tuple[Path, ...]) -> None:
+def _refuse_addresses(hosts: list[Host], reading: Reading) -> None:
     """Addresses of two hosts, or that only a host itself reaches."""
     seen: dict[str, str] = {}
     for host in hosts:
         if len(hosts) > 1 and not is_reachable(host.address):
             raise InputError(
                 f"{host.name} has the address {host.address}, which no other host reaches",
-                where=reading.hosts[host.name].where.get("address") or _where_host(host.name, reading, paths),
+                where=reading.hosts[host.name].where.get("address") or reading.place_of(host.name),
                 hint=f"Write the address that the other hosts reach: `{host.name} … address=192.0.2.11`.",
             )
         if first := seen.get(host.address):
             raise InputError(
                 f"{first} and {host.name} have the same address {host.address}",
-                where=_where_host(host.name, reading, paths),
+                where=reading.place_of(host.name),
                 hint="Each rank needs its own host.",
             )
         seen[host.address] = host.name
 
 
-def _refuse_unequal_links(nodes: Sequence[Host], reading: Reading, paths: tuple[Path, ...]) -> None:
+def _refuse_unequal_links(nodes: Sequence[Host], reading: Reading) -> None:
     """Every host with weights has as many addresses for them, and none has another's."""
     seen: dict[str, str] = {}
     first = nodes[0]
     for host in nodes:
-        where = reading.hosts[host.name].where.get("weights_addresses") or _where_host(
-            host.name, reading, paths
-        )
+        where = reading.hosts[host.name].where.get("weights_addresses") or reading.place_of(host.name)
         addresses = host.weights_addresses
         if len(addresses) != len(first.weights_addresses):
             raise InputError(
@@ -460,24 +448,24 @@ def _refuse_unequal_links(nodes: Sequence[Host], reading: Reading, paths: tuple[
             seen[address] = host.name
 
 
-def _refuse_busy_spares(cluster: Cluster, reading: Reading, paths: tuple[Path, ...]) -> None:
+def _refuse_busy_spares(cluster: Cluster, reading: Reading) -> None:
     for host in cluster.spares:
         if host in cluster.ranks:
             raise InputError(
                 f"{host.name} is a spare and runs a rank",
-                where=_where_host(host.name, reading, paths),
+                where=reading.place_of(host.name),
                 hint="List it in [spares], or where it runs a rank.",
             )
 
 
-def _refuse_same_names(cluster: Cluster, paths: tuple[Path, ...]) -> None:
+def _refuse_same_names(cluster: Cluster) -> None:
     seen: dict[str, str] = {}
     for service in cluster.services:
         name = service.served_model_name
         if name in seen:
             raise InputError(
                 f"services {seen[name]} and {service} are both served as {name}",
-                where=str(paths[0]),
+                where=str(cluster.inventories[0]),
                 hint=f"Give one another name: served_model_name={name}-2 under [{service}:vars].",
             )
         seen[name] = str(service)

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,7 @@ class Reading:
     there; in `values` and `where` they have their plain names. `refused`: variables that cannot be read.
     """
 
+    source: str  # the first inventory: the place of what no line states
     groups: Mapping[str, list[str]]
     own_groups: list[str]
     services: Mapping[str, ServiceReading]
@@ -89,6 +90,10 @@ class Reading:
     stated: Mapping[str, Any] = field(repr=False)
     prefix: str
     refused: Sequence[InputError]
+
+    def place_of(self, host: str) -> str:
+        """The last line that lists the host: that is the one too many."""
+        return next((line.where for line in reversed(self.lines) if line.host == host), self.source)
 
 
 def read(
@@ -111,16 +116,13 @@ def read(
             raise InputError(
                 f"no such file: {item[1:]}", where=f"-e {item}", hint="-e @FILE reads variables from FILE."
             )
+    roles = {key: option for key, option in role_options().items() if key not in SETTING_NAMES | DECIDED}
     answer = _ask(
         {
-            "inventories": [str(path) for path in paths],
-            "extra_vars": list(extra_vars),
-            "wanted": sorted(SETTING_NAMES),
+            **_request(paths, extra_vars, SETTING_NAMES),
             "prefix": PREFIX,
             "service_names": sorted(SERVICE_NAMES),
-            "role_options": {
-                key: option for key, option in role_options().items() if key not in SETTING_NAMES | DECIDED
-            },
+            "role_options": roles,
             "limit": limit,
             "texts": {str(path.absolute()): text for path, text in (texts or {}).items()},
         }
@@ -138,7 +140,7 @@ def read(
     }
     refused = [_explained(error) for error in answer["refused"]]
     fields = {name: answer[name] for name in ("groups", "own_groups", "limited", "stated", "prefix")}
-    return Reading(services=services, hosts=hosts, lines=lines, refused=refused, **fields)
+    return Reading(str(paths[0]), services=services, hosts=hosts, lines=lines, refused=refused, **fields)
 
 
 def _plain(settings: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -154,16 +156,7 @@ def role_values(
     paths: Sequence[Path], extra_vars: Sequence[str], names: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """Values of these variables of roles by host; the role's default where the inventory has none."""
-    answer = _ask(
-        {
-            "inventories": [str(path) for path in paths],
-            "extra_vars": list(extra_vars),
-            "wanted": sorted(names),
-            "service_names": [],
-            "role_options": {},
-            "limit": None,
-        }
-    )
+    answer = _ask(_request(paths, extra_vars, names))
     for error in filter(None, (answer.get("error"), *answer.get("refused", ()))):
         raise _explained(error)
     defaults = {name: role_options()[name]["default"] for name in names}
@@ -187,6 +180,11 @@ def _host(answer: Mapping[str, Any], prefix: str) -> HostReading:
     )
 
 
+def _request(paths: Sequence[Path], extra_vars: Sequence[str], wanted: Iterable[str]) -> dict[str, Any]:
+    """What each request of the reader has."""
+    return {"inventories": [*map(str, paths)], "extra_vars": [*extra_vars], "wanted": sorted(wanted)}
+
+
 def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="headfirst-") as scratch:
         # -P: the folder of the program is no place to import from.
@@ -203,7 +201,7 @@ def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise InputError(
             "Ansible cannot read the inventory: " + (lines[-1] if lines else "no reason given"),
-            where=str(request["inventories"][0]),
+            where=request["inventories"][0],
             hint="Try `ansible-inventory --list -i` with this inventory.",
         )
     answer: dict[str, Any] = json.loads(done.stdout)
