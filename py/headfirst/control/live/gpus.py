@@ -6,7 +6,7 @@ import csv
 import operator
 from collections.abc import Collection
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
@@ -14,7 +14,8 @@ from headfirst.control.live.ssh_access.ssh import HostConnection, run
 from headfirst.decide.frozen import Tolerant
 
 _MIB = 2**20
-_FIELDS = ("index", "uuid", "memory_used", "memory_total", "use", "celsius", "watts")
+_MEMORY = ("memory_used_bytes", "memory_total_bytes")
+_FIELDS = ("index", "uuid", *_MEMORY, "use", "celsius", "watts")
 _QUERY = "index,uuid,memory.used,memory.total,utilization.gpu,temperature.gpu,power.draw"
 _COMMAND = f"timeout 15 nvidia-smi --query-gpu={_QUERY} --format=csv,noheader,nounits"
 _NOT_FOUND = 127
@@ -48,8 +49,8 @@ def parsed(text: str) -> list[GpuUse]:
     """The GPUs in an answer of nvidia-smi."""
     rows = csv.DictReader(text.splitlines(), _FIELDS, skipinitialspace=True)
     try:
-        return sorted((_gpu(row) for row in rows), key=operator.attrgetter("index"))
-    except (KeyError, TypeError, ValueError, ValidationError):
+        return sorted(map(_gpu, rows), key=operator.attrgetter("index"))
+    except ValueError:  # pydantic's, too
         raise UntrustedError("the answer of nvidia-smi is not valid") from None
 
 
@@ -61,16 +62,6 @@ def of_rank(listed: Collection[GpuUse], devices: Collection[str] | None) -> list
 def _gpu(row: dict[str, str]) -> GpuUse:
     if None in row or None in row.values():
         raise ValueError("another number of fields")
-    values = {name: value for name, value in row.items() if not value.startswith("[")}  # [N/A]
-    used, total = (
-        int(values[name]) * _MIB if name in values else None for name in ("memory_used", "memory_total")
-    )
-    return GpuUse(
-        index=int(row["index"]),
-        uuid=row["uuid"],
-        memory_used_bytes=used,
-        memory_total_bytes=total,
-        use=int(values["use"]) if "use" in values else None,
-        celsius=int(values["celsius"]) if "celsius" in values else None,
-        watts=float(values["watts"]) if "watts" in values else None,
-    )
+    values = {name: None if value.startswith("[") else value for name, value in row.items()}  # [N/A]
+    mebibytes = {name: value for name in _MEMORY if (value := values[name]) is not None}
+    return GpuUse.model_validate(values | {name: int(value) * _MIB for name, value in mebibytes.items()})

@@ -130,10 +130,7 @@ def _rank(rank: int, access: HostAccess, target: ReplicaTarget) -> RankStatus:
 def _engine(target: ReplicaTarget) -> EngineStatus:
     url, probe = target.engine_url, target.readiness
     try:
-        with (
-            tunnel(target.ranks[0], url) as local,
-            local_client(local, target.api_key) as client,
-        ):
+        with tunnel(target.ranks[0], url) as local, local_client(local, target.api_key) as client:
             meter = Meter(client, target.metrics) if target.metrics else None
             if meter:
                 meter.read()
@@ -178,10 +175,7 @@ def _webui(target: WebuiTarget) -> WebuiStatus:
             if row["state"] != "running":
                 return WebuiStatus(url=url, ready=False, **row)
             try:
-                with (
-                    forward(connection, url) as local,
-                    local_client(local) as http,
-                ):
+                with forward(connection, url) as local, local_client(local) as http:
                     status, _ = ask(http, "GET", "/ready")
             except httpx.HTTPError as error:
                 return WebuiStatus(url=url, ready=False, **{**row, "problem": _problem(error)})

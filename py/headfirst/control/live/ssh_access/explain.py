@@ -15,11 +15,11 @@ def unreachable(access: HostAccess, said: str) -> NotReadyError:
     if access.local:
         what = f"a command on this machine did not end well: {said}"
         return not_ready(access, said) or NotReadyError(what, where=access.host)
-    if (explained := _from_rules(access, said, UNREACHABLE)) is not None:
-        return UnreachableError(explained.what, where=explained.where, hint=explained.hint)
-    by_hand = f"Try: {access.ssh_command('true')}"
-    return not_ready(access, said) or UnreachableError(
-        f"the host does not answer on SSH: {said}", where=access.host, hint=by_hand
+    what, by_hand = f"the host does not answer on SSH: {said}", f"Try: {access.ssh_command('true')}"
+    return (
+        _from_rules(access, said, UNREACHABLE, UnreachableError)
+        or not_ready(access, said)
+        or UnreachableError(what, where=access.host, hint=by_hand)
     )
 
 
@@ -45,15 +45,17 @@ def no_way(access: HostAccess, through: str, said: str) -> NotReadyError:
 
 def not_ready(access: HostAccess, said: str) -> NotReadyError | None:
     """The error for a host that answers but lacks sudo, Python or disk space; None: it is something else."""
-    return _from_rules(access, said, NOT_READY)
+    return _from_rules(access, said, NOT_READY, NotReadyError)
 
 
-def _from_rules(access: HostAccess, said: str, rules: tuple[SshFailureRule, ...]) -> NotReadyError | None:
-    rule = next((rule for rule in rules if rule.pattern.search(said)), None)
+def _from_rules(
+    access: HostAccess, said: str, rules: tuple[SshFailureRule, ...], kind: type[NotReadyError]
+) -> NotReadyError | None:
+    rule = next((rule for rule in rules if re.search(rule.pattern, said, re.IGNORECASE)), None)
     if rule is None:
         return None
     words = _words(access, said)
-    return NotReadyError(rule.what.format(**words), where=access.host, hint=rule.fix.format(**words))
+    return kind(rule.what.format(**words), where=access.host, hint=rule.fix.format(**words))
 
 
 def _words(access: HostAccess, said: str) -> dict[str, str]:
@@ -90,55 +92,51 @@ def _matched(pattern: str, text: str) -> str | None:
 class SshFailureRule(NamedTuple):
     """One trouble: how it is recognised, what is wrong, what to do."""
 
-    pattern: re.Pattern[str]
+    pattern: str
     what: str
     fix: str
 
 
-def _rule(pattern: str, what: str, fix: str) -> SshFailureRule:
-    return SshFailureRule(re.compile(pattern, re.IGNORECASE), what, fix)
-
-
 # The order matters: ssh prints the reason before "Permission denied" or "verification failed".
 UNREACHABLE = (
-    _rule(
+    SshFailureRule(
         r"could not resolve hostname|name or service not known|temporary failure in name resolution",
         "the name {address} does not resolve to an address",
         "Correct ansible_host in the inventory, or add the name on this machine (/etc/hosts, DNS).",
     ),
-    _rule(
+    SshFailureRule(
         r"connection refused",
         "nothing listens for SSH at {address} port {port}: connection refused",
         "Start sshd there or correct ansible_host and ansible_port in the inventory. Try: {ssh}",
     ),
-    _rule(
+    SshFailureRule(
         r"timed out|no route to host|network is unreachable|host is down",
         "{address} does not answer on SSH (port {port})",
         "Check that the server is on, the address is right, and no firewall blocks the port. Try: {ssh}",
     ),
-    _rule(
+    SshFailureRule(
         r"remote host identification has changed",
         "the host key of {address} is not the one in {known_hosts}",
         "If the server was reinstalled, remove its old key with "
         '`ssh-keygen -f {known_hosts} -R "{key_name}"` and log in once with: {ssh}. '
         "If not, another host may answer at this address.",
     ),
-    _rule(
+    SshFailureRule(
         r"host key verification failed|host key is known for",
         "the host key of {address} is not known on this machine",
         "Log in once, compare the fingerprint, and answer yes: {ssh}",
     ),
-    _rule(
+    SshFailureRule(
         r"unprotected private key file|bad permissions",
         "ssh does not use the key {key}: other users can read it",
         "chmod 600 {key}",
     ),
-    _rule(
+    SshFailureRule(
         r"no such identity|identity file .* not accessible",
         "the key {key} does not exist",
         "Correct ansible_ssh_private_key_file in the inventory.",
     ),
-    _rule(
+    SshFailureRule(
         r"permission denied|too many authentication failures",
         "{address} refuses the login: wrong user or wrong SSH key or password",
         "Name the right ansible_user and ansible_ssh_private_key_file in the inventory "
@@ -148,35 +146,35 @@ UNREACHABLE = (
 )
 
 NOT_READY = (
-    _rule(
+    SshFailureRule(
         r"incorrect (?:sudo|become|password)|incorrect password attempt|sorry, try again",
         "sudo on {host} refuses the password: the login needs a password for sudo, and this one is wrong",
         "Correct ansible_become_password in the inventory, or give it with -K.",
     ),
-    _rule(
+    SshFailureRule(
         r"missing sudo password|a password is required",
         "the login on {host} needs a password for sudo",
         "Give it with -K, or as ansible_become_password in a file of Ansible Vault. "
         "Or allow sudo without one on the host: "
         '`echo "$USER ALL=(ALL) NOPASSWD: ALL" | sudo tee /etc/sudoers.d/$USER`.',
     ),
-    _rule(
+    SshFailureRule(
         r"is not in the sudoers file|is not allowed to (?:run sudo|execute)",
         "the login on {host} may not use sudo",
         "Name a user who may (or root) as ansible_user in the inventory, or add this one to the group sudo.",
     ),
-    _rule(
+    SshFailureRule(
         r"sudo: (?:command )?not found|sudo: inaccessible",
         "{host} has no sudo, and the login is not root",
         "Log in as root (ansible_user=root in the inventory; on this machine: run `deploy` as root), or "
         "install sudo there.",
     ),
-    _rule(
+    SshFailureRule(
         r"module interpreter .* was not found|/python3[^ ]*: (?:not found|no such file)",
         "{host} has no Python 3",
         "Install it there: {ssh_python}",
     ),
-    _rule(
+    SshFailureRule(
         r"no space left on device|errno 28\b|not enough free space|disk quota exceeded",
         "a disk of {host} is full",
         "See which one: {ssh_df}. Free some space and run the same command again; it continues there.",

@@ -73,8 +73,6 @@ def _opened(access: HostAccess, stack: contextlib.ExitStack) -> paramiko.SSHClie
     except paramiko.ssh_exception.NoValidConnectionsError as error:
         said = "; ".join(str(cause) for cause in error.errors.values())
         raise explain.unreachable(access, said) from error
-    except paramiko.PasswordRequiredException as error:
-        raise explain.unreachable(access, f"permission denied: {error}") from error
     except paramiko.AuthenticationException as error:
         raise explain.unreachable(access, f"permission denied: {error}") from error
     except paramiko.SSHException as error:

@@ -44,12 +44,11 @@ def docker_client(access: HostAccess, connection: HostConnection) -> Iterator[do
     """As docker_over_ssh, over a connection that is open already and stays open."""
     version = _engine_version(access, connection)
     # A placeholder: the SDK would make an SSH connection of its own, with neither our key nor sudo.
-    api = docker.APIClient(base_url="http://ssh:1", version=version, timeout=TIMEOUT_S)
+    client = docker.DockerClient(base_url="http://ssh:1", version=version, timeout=TIMEOUT_S)
     dial = privileged(access, "docker", "system", "dial-stdio")
     transport = connection if isinstance(connection, LocalConnection) else transport_of(connection)
-    api.mount(_BASE_URL, _Adapter(transport, dial))
-    api.base_url = _BASE_URL
-    client = _Client(api)
+    client.api.mount(_BASE_URL, _Adapter(transport, dial))
+    client.api.base_url = _BASE_URL
     try:
         yield client
     except requests.exceptions.ConnectionError as error:
@@ -82,13 +81,6 @@ def _engine_version(access: HostAccess, connection: HostConnection) -> str:
     raise NoEngineError(
         f"the Docker Engine does not answer: {said}", where=access.host, hint=f"Try: {by_hand}"
     )
-
-
-class _Client(docker.DockerClient):
-    """The SDK's client on an API client made here."""
-
-    def __init__(self, api: docker.APIClient) -> None:
-        self.api = api
 
 
 class _SshHttpConnection(SSHConnection):
