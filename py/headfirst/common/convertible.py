@@ -51,16 +51,6 @@ class Format:
         """The row of the table: bits, and types of the tensors."""
         return next(row for row in SCHEMES if row.name == self.kernel)
 
-    @property
-    def codes(self) -> str:
-        """The safetensors type of the quantised weights."""
-        return self.scheme.dtype
-
-    @property
-    def growth(self) -> float:
-        """The most bytes that the result has for each byte of the checkpoint."""
-        return self.scheme.growth
-
     def scale_names(self, weight: str) -> list[str]:
         """The names that the scale of this weight can have."""
         return [weight.removesuffix(old) + new for old, new in self.endings if weight.endswith(old)]
@@ -75,7 +65,7 @@ class Format:
 
     def is_weight(self, tensor: StoredTensor) -> bool:
         """Whether this is a quantised weight, by its type, and where the type is not enough by its name."""
-        return tensor.dtype == self.codes and (not self.marked or bool(self.scale_names(tensor.name)))
+        return tensor.dtype == self.scheme.dtype and (not self.marked or bool(self.scale_names(tensor.name)))
 
     def result_name(self, weight: str) -> str:
         """What the result calls this weight."""

@@ -73,7 +73,8 @@ class Conversion:
         if not self.planned and sizes and first <= here:
             form = format_of(self._source)
             served = {name: size for name, size in sizes.items() if serves(name)}
-            require_space(self.target, bf16_missing(served, self.target, form.growth), "convert to BF16")
+            missing = bf16_missing(served, self.target, form.scheme.growth)
+            require_space(self.target, missing, "convert to BF16")
             weight_map = read_index(self._source) or {
                 tensor: shard for shard in shards for tensor in read_shard(self._source / shard).tensors
             }

@@ -123,12 +123,12 @@ def make_recipe(
         scale_name = next((name for name in form.scale_names(tensor.name) if name in homes), None)
         if form.is_weight(tensor):
             scaled.append(_scaled(tensor, shard, homes, scale_name, form))
-        elif tensor.dtype in (form.codes, *SMALL_FLOATS) or tensor.dtype not in DTYPE_BITS:
+        elif tensor.dtype in (form.scheme.dtype, *SMALL_FLOATS) or tensor.dtype not in DTYPE_BITS:
             raise _refuse(tensor.name, where, f"type {tensor.dtype} is not understood")
         elif _is_unknown(tensor.name, form):
             raise _refuse(tensor.name, where, "its name contains an unknown quantisation")
         elif scale_name is not None:
-            why = f"it is a scale, but its weight is {tensor.dtype} and not {form.codes}"
+            why = f"it is a scale, but its weight is {tensor.dtype} and not {form.scheme.dtype}"
             raise _refuse(scale_name, str(homes[scale_name].path), why)
         else:
             copied.append(tensor)
