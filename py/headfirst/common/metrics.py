@@ -106,18 +106,20 @@ def read(text: str, metrics: Metrics) -> Figures | None:
     scrape = [*samples(text)]
     if not any(sample.name == metrics.running.name for sample in scrape):
         return None
+
+    def total(series: Series) -> float:
+        return _total(scrape, series, metrics.copies)
+
     return Figures(
-        running=round(_total(scrape, metrics.running, metrics.copies)),
-        queued=round(_total(scrape, metrics.queued, metrics.copies))
-        if any(_of(scrape, metrics.queued))
-        else None,
+        running=round(total(metrics.running)),
+        queued=round(total(metrics.queued)) if any(_of(scrape, metrics.queued)) else None,
         cache_usage=max((sample.value for sample in _of(scrape, metrics.cache_usage)), default=None),
-        generated_tokens=_total(scrape, metrics.generated_tokens, metrics.copies),
-        prompt_tokens=_total(scrape, metrics.prompt_tokens, metrics.copies),
-        progress=sum(_total(scrape, series, metrics.copies) for series in metrics.progress),
-        requests=_total(scrape, _part(metrics.request, "count"), metrics.copies),
-        first_tokens=_total(scrape, _part(metrics.first_token, "count"), metrics.copies),
-        first_token_seconds=_total(scrape, _part(metrics.first_token, "sum"), metrics.copies),
+        generated_tokens=total(metrics.generated_tokens),
+        prompt_tokens=total(metrics.prompt_tokens),
+        progress=sum(map(total, metrics.progress)),
+        requests=total(_part(metrics.request, "count")),
+        first_tokens=total(_part(metrics.first_token, "count")),
+        first_token_seconds=total(_part(metrics.first_token, "sum")),
     )
 
 
