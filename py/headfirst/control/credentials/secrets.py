@@ -24,20 +24,33 @@ from headfirst.decide.plan.front.webui import ADMIN_EMAIL
 _KEY_BYTES = 32
 
 KeyName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+ServiceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
 
 
 class NamedKey(Frozen):
     """What is kept of a key. `service` is the only one that it is for, None: all."""
 
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    service: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")] | None = None
+    service: ServiceName | None = None
     requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     created: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 
 
+def _secret() -> str:
+    return secrets.token_urlsafe(_KEY_BYTES)
+
+
+def _api_key() -> str:
+    return f"sk-{_secret()}"
+
+
+def _password() -> str:
+    return secrets.token_urlsafe(18)
+
+
 def new_key(service: str | None, requests_per_minute: int | None) -> tuple[str, NamedKey]:
     """A key, and what is kept of it."""
-    key = "sk-" + secrets.token_urlsafe(_KEY_BYTES)
+    key = _api_key()
     created = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     digest = hashlib.sha256(key.encode()).hexdigest()
     return key, NamedKey(
@@ -47,18 +60,6 @@ def new_key(service: str | None, requests_per_minute: int | None) -> tuple[str, 
 
 # The head's copy becomes Ansible variables here: without braces no value is a template.
 Secret = Annotated[str, Field(pattern=r"^[!#-&(-\[\]-_a-z|~]{8,200}$")]
-
-
-ServiceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
-
-
-def _token(prefix: str, size: int) -> str:
-    return prefix + secrets.token_urlsafe(size)
-
-
-def _api_key() -> str:
-    return _token("sk-", 32)
-
 
 # Becomes an Ansible variable: without braces it is no template.
 Pem = Annotated[str, Field(pattern=r"^-----BEGIN [A-Z ]+-----\n[A-Za-z0-9+/=\n]+-----END [A-Z ]+-----\n$")]
@@ -87,15 +88,15 @@ class Secrets(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    engine_api_key: Secret = Field(default_factory=lambda: _api_key())
+    engine_api_key: Secret = Field(default_factory=_api_key)
     webui_admin_email: Annotated[str, Field(pattern=r"^[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,190}$")] = (
         ADMIN_EMAIL
     )
-    webui_admin_password: Secret = Field(default_factory=lambda: _token("", 18))
-    webui_secret_key: Secret = Field(default_factory=lambda: _token("", 32))
-    weights_token: Secret = Field(default_factory=lambda: _token("", 32))
+    webui_admin_password: Secret = Field(default_factory=_password)
+    webui_secret_key: Secret = Field(default_factory=_secret)
+    weights_token: Secret = Field(default_factory=_secret)
     # Of it each pair of hosts gets a key of its own: it stays on the controller and the head.
-    supervisor_secret: Secret = Field(default_factory=lambda: _token("", 32))
+    supervisor_secret: Secret = Field(default_factory=_secret)
     grafana_admin_password: Secret | None = None  # of a cluster with a group [monitoring]
     # API keys of services that have a name; engine_api_key is that of the short form.
     service_api_keys: dict[ServiceName, Secret] = {}
@@ -170,7 +171,7 @@ class Secrets(BaseModel):
 
     def with_grafana_password(self) -> Secrets:
         """The same secrets, with a password of Grafana's administrator."""
-        new = {} if self.grafana_admin_password else {"grafana_admin_password": _token("", 18)}
+        new = {} if self.grafana_admin_password else {"grafana_admin_password": _password()}
         return self.model_copy(update=new) if new else self
 
     @property
