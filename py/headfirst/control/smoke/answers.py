@@ -64,13 +64,12 @@ class ToolCall(_ApiAnswer):
     function: Function
 
 
-class ChatMessage(_ApiAnswer):
-    """What the model writes; engines name the thinking differently."""
+class Delta(_ApiAnswer):
+    """A piece of a message; engines name the thinking differently."""
 
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    tool_calls: list[ToolCall] | None = None
 
     @property
     def thinking(self) -> str:
@@ -81,6 +80,12 @@ class ChatMessage(_ApiAnswer):
     def text(self) -> str:
         """All that the model has generated as text."""
         return self.thinking + (self.content or "")
+
+
+class ChatMessage(Delta):
+    """The whole of what the model writes."""
+
+    tool_calls: list[ToolCall] | None = None
 
 
 class TopLogprob(_ApiAnswer):
@@ -121,19 +126,6 @@ class ChatAnswer(_ApiAnswer):
     def text(self) -> str:
         """The first answer."""
         return self.choices[0].message.text
-
-
-class Delta(_ApiAnswer):
-    """A piece of a message."""
-
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-
-    @property
-    def text(self) -> str:
-        """What this piece adds."""
-        return (self.reasoning_content or self.reasoning or "") + (self.content or "")
 
 
 class ChunkChoice(_ApiAnswer):

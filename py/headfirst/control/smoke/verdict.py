@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 from xml.etree import ElementTree
@@ -98,20 +99,18 @@ def write_junit(report: SmokeReport, path: Path) -> None:
     ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
 
 
+@dataclass(frozen=True)
 class Case:
     """One property of a service. `check` returns one line on what was seen, or raises.
 
-    `tasks` are those of the services that must have it. `refusal`: words in a refusal that make it "not
-    supported" on these services too.
+    `tasks` are those of the services that must have it. `refusal`: a pattern of words in a refusal that make
+    it "not supported" on these services too.
     """
 
-    def __init__(
-        self, name: str, tasks: frozenset[Task], check: Callable[[Api], str], refusal: str | None = None
-    ) -> None:
-        self.name = name
-        self.tasks = tasks
-        self.check = check
-        self.refusal = re.compile(refusal, re.IGNORECASE) if refusal else None
+    name: str
+    tasks: frozenset[Task]
+    check: Callable[[Api], str]
+    refusal: str | None = None
 
     @property
     def title(self) -> str:
@@ -132,7 +131,7 @@ class Case:
             if error.status in REFUSALS:
                 if api.target.task not in self.tasks:
                     return "not supported", f"a {api.target.task} service; {error.what}", ""
-                if self.refusal and self.refusal.search(error.message):
+                if self.refusal and re.search(self.refusal, error.message, re.IGNORECASE):
                     return "not supported", error.what, ""
             return "failed", error.what, error.hint or ""
         except FailedCase as error:
