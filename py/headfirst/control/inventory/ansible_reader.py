@@ -26,7 +26,6 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.parsing.dataloader import DataLoader
-from ansible.parsing.vault import EncryptedString
 from ansible.plugins.loader import become_loader, connection_loader, init_plugin_loader, inventory_loader
 from ansible.template import Templar
 from ansible.utils.vars import combine_vars, load_extra_vars
@@ -356,18 +355,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _names_in(values: Iterable[Any]) -> set[str]:
     """Names that are in templates: a variable that another one uses is not a misspelt setting."""
-    names: set[str] = set()
-    for value in values:
-        if isinstance(value, EncryptedString):
-            continue
-        if isinstance(value, Mapping):
-            names |= _names_in(value.values())
-        elif isinstance(value, (list, tuple)):
-            names |= _names_in(value)
-        elif isinstance(value, str):
-            for expression in _EXPRESSION.findall(value):
-                names |= set(_NAME.findall(expression))
-    return names
+    expressions = [expression for text in _texts([*values]) for expression in _EXPRESSION.findall(text)]
+    return {name for expression in expressions for name in _NAME.findall(expression)}
 
 
 def _login(templar: Templar, variables: Mapping[str, Any], where: Mapping[str, str | None]) -> dict[str, Any]:
