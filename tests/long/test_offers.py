@@ -8,7 +8,7 @@ from pathlib import Path
 import offers
 import pytest
 from headfirst.common.errors import InputError
-from headfirst.control.checkpoints.offline import OFFLINE
+from headfirst.control.checkpoints.describe import OFFLINE
 from headfirst.decide import engines
 from headfirst.decide.model import catalogue
 from inventory_server import quick_inventories

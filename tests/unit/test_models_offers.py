@@ -6,7 +6,7 @@ from pathlib import Path
 
 import offers
 import pytest
-from headfirst.control.checkpoints.offline import OFFLINE
+from headfirst.control.checkpoints.describe import OFFLINE
 from headfirst.control.deployment.verbs.models import fleet
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.model import catalogue

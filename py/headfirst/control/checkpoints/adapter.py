@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, integer, line, shown
+from headfirst.control.checkpoints.describe import is_offline
 from headfirst.control.checkpoints.folder import read_json
-from headfirst.control.checkpoints.offline import is_offline
 from headfirst.decide.model.adapter import AdapterConfig
 
 if TYPE_CHECKING:

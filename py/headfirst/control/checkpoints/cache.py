@@ -5,6 +5,7 @@ A file has the answers about one commit as they came; who reads them validates t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -23,13 +24,13 @@ MOST_BYTES = 256 << 20  # of all files; the ones that no plan read for the longe
 _MOST_ANSWER_BYTES = 64 << 20
 _MOST_ANSWERS_BYTES = 192 << 20
 _PIN = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# What zipfile raises for a file that is not what `write` wrote.
-_DAMAGED = (
+# No folder of the user, no file there, and what zipfile raises for a file that is not what `write` wrote.
+_NO_ANSWERS = (
+    InputError,
     OSError,
     EOFError,
     NotImplementedError,
     RuntimeError,
-    UnicodeError,
     ValueError,
     zipfile.BadZipFile,
     zlib.error,
@@ -45,17 +46,15 @@ class Cache:
 
     def read(self, pin: str) -> dict[str, bytes]:
         """Answer by name; empty where there are none, or they are damaged."""
-        path = self._path(pin, "zip")
-        if path is None or not path.is_file():
-            return {}
         try:
+            path = self._path(pin, "zip")
             with zipfile.ZipFile(path) as archive:
                 sizes = [entry.file_size for entry in archive.infolist()]
                 if max(sizes, default=0) > _MOST_ANSWER_BYTES or sum(sizes) > _MOST_ANSWERS_BYTES:
                     return {}
                 answers = {entry.filename: archive.read(entry) for entry in archive.infolist()}
             os.utime(path)
-        except _DAMAGED:
+        except _NO_ANSWERS:
             return {}
         return answers
 
@@ -65,38 +64,33 @@ class Cache:
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for name, data in answers.items():
                 archive.writestr(name, data)
-        self._store(self._path(pin, "zip"), buffer.getvalue())
+        self._store(pin, "zip", buffer.getvalue())
 
     def pin(self, revision: str) -> str | None:
         """What the revision named when it was last read; None where it never was."""
-        path = self._path(revision, "ref")
         try:
-            text = path.read_text(encoding="utf-8") if path else ""
-        except (OSError, UnicodeError):
+            text = self._path(revision, "ref").read_text(encoding="utf-8")
+        except (InputError, OSError, UnicodeError):
             return None
         return text if _PIN.fullmatch(text) else None
 
     def set_pin(self, revision: str, pin: str) -> None:
         """Store what the revision names."""
         if self.pin(revision) != pin:
-            self._store(self._path(revision, "ref"), pin.encode())
+            self._store(revision, "ref", pin.encode())
 
-    def _path(self, name: str, kind: str) -> Path | None:
-        """A file whose name has nothing of what is sent; None where the user has no such folder."""
+    def _path(self, name: str, kind: str) -> Path:
+        """A file whose name has nothing of what is sent; InputError where the user has no such folder."""
         key = hashlib.sha256("\0".join((self.hub, self.id, name)).encode()).hexdigest()
-        try:
-            return cache_dir("hub") / f"{key}.{kind}"
-        except InputError:
-            return None
+        return cache_dir("hub") / f"{key}.{kind}"
 
-    def _store(self, path: Path | None, data: bytes) -> None:
-        if path is None or len(data) > MOST_BYTES:
+    def _store(self, name: str, kind: str, data: bytes) -> None:
+        if len(data) > MOST_BYTES:
             return
-        try:
+        with contextlib.suppress(InputError, OSError):
+            path = self._path(name, kind)
             replace_file(path, data)
             _prune(path.parent)
-        except OSError:
-            return
 
 
 def _prune(folder: Path) -> None:

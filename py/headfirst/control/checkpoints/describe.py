@@ -11,12 +11,19 @@ from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources i
 
 from headfirst.common.errors import InputError, NotReadyError, located
 from headfirst.control.checkpoints.folder import describe_folder
-from headfirst.control.checkpoints.offline import OFFLINE, is_offline
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     import httpx
+
+OFFLINE = "HF_HUB_OFFLINE"
+"""The variable that forbids requests, as huggingface_hub reads it; it counts for both hubs."""
+
+
+def is_offline(environment: Mapping[str, str]) -> bool:
+    """Whether no request may be sent to a hub."""
+    return environment.get(OFFLINE, "0").upper() in ("1", "TRUE", "YES", "ON")
 
 
 @located(hint="Copy the model's files again, take another revision (model_revision), or another model.")

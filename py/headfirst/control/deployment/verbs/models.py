@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.untrusted import shown
 from headfirst.control.checkpoints import user_catalogue
-from headfirst.control.checkpoints.offline import OFFLINE, is_offline
+from headfirst.control.checkpoints.describe import OFFLINE, is_offline
 from headfirst.control.deployment.hosts.probe import lacks_facts, probe_hosts
 from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
