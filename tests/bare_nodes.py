@@ -46,6 +46,6 @@ def bare_nodes(name: str, network: str, count: int, folder: Path) -> Iterator[Ba
         shared_dir=shared,
     )
     try:
-        yield BareNodes(described, lifecycle.up(described, lambda what, done, total: None))
+        yield BareNodes(described, lifecycle.up(described, lambda what, done, total: None, print))
     finally:
         lifecycle.down(described)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
-import tarfile
 from typing import TYPE_CHECKING
 
 from headfirst.common.errors import NotReadyError
 from headfirst.common.state_files import replace_file
+from headfirst.control.lab import nodes
 from headfirst.control.lab.types import USER, Lab, LabAccess
 
 if TYPE_CHECKING:
@@ -37,13 +36,11 @@ def ensure_key(lab: Lab) -> str:
 
 def host_key(container: Container) -> str:
     """A node's public host key, read through Docker: without a network."""
-    chunks, _ = container.get_archive(_HOST_KEY)
-    with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
-        for member in archive:
-            if stream := archive.extractfile(member):
-                kind, key, *_ = stream.read().decode().split()
-                return f"{kind} {key}"
-    raise NotReadyError(f"{_HOST_KEY} is not a file.", where=container.labels["headfirst.lab.node"])
+    text = nodes.file_of(container, _HOST_KEY).decode()
+    if not text:
+        raise NotReadyError(f"{_HOST_KEY} is not a file.", where=nodes.name_of(container))
+    kind, key, *_ = text.split()
+    return f"{kind} {key}"
 
 
 def write_known_hosts(lab: Lab, host_keys: dict[str, str]) -> None:

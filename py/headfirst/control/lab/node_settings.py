@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 from typing import Any
 
 from docker.errors import NotFound
@@ -12,6 +10,7 @@ from docker.models.containers import Container
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import file_listing, for_terminal, json_document
 from headfirst.control.lab.host_settings import RECORD, MachineSettings
+from headfirst.control.lab.nodes import file_of, name_of
 
 # Certificates of /usr/local/share that were removed must leave the node's bundle, too.
 _REMOVE_AND_RENEW = 'rm -f -- "$@" && update-ca-certificates --fresh'
@@ -37,28 +36,19 @@ def update(container: Container, settings: MachineSettings) -> None:
         raise NotReadyError(
             "This machine's settings of apt and pip could not be copied to the node:\n"
             + for_terminal(bytes(output).decode(errors="replace").strip()[-500:]),
-            where=_name(container),
+            where=name_of(container),
             hint="`deploy lab down`, then the same command again, creates the node again.",
         )
 
 
 def _files(container: Container) -> list[str]:
-    return file_listing(_record(container).get("files", ()), where=_name(container))
+    return file_listing(_record(container).get("files", ()), where=name_of(container))
 
 
 def _record(container: Container) -> dict[str, Any]:
     try:
-        chunks, _ = container.get_archive(f"/{RECORD}")
+        text = file_of(container, f"/{RECORD}")
     except NotFound:
         return {}  # the node was made before settings were recorded, or its first start was interrupted
-    with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as tar:
-        member = tar.next()
-        stream = tar.extractfile(member) if member else None
-        record = json_document(
-            stream.read() if stream else b"", what=RECORD, where=_name(container), limit=1 << 20
-        )
-        return record if isinstance(record, dict) else {}
-
-
-def _name(container: Container) -> str:
-    return str(container.labels["headfirst.lab.node"])
+    record = json_document(text, what=RECORD, where=name_of(container), limit=1 << 20)
+    return record if isinstance(record, dict) else {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,21 @@ _SHM = "2g"
 def find(client: docker.DockerClient, lab: Lab) -> dict[str, Container]:
     """The lab's containers by node name, running or not."""
     containers = client.containers.list(all=True, filters={"label": f"{LABEL}={lab.name}"})
-    return {container.labels[_NODE]: container for container in containers}
+    return {name_of(container): container for container in containers}
+
+
+def name_of(container: Container) -> str:
+    """The node's name."""
+    return str(container.labels[_NODE])
+
+
+def file_of(container: Container, path: str) -> bytes:
+    """A file of a node, read through Docker: without a network. Raises NotFound; of a folder it is empty."""
+    chunks, _ = container.get_archive(path)
+    with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+        member = archive.next()
+        stream = archive.extractfile(member) if member else None
+        return stream.read() if stream else b""
 
 
 def is_current(container: Container, lab: Lab, node: LabNode, image: str) -> bool:
@@ -92,7 +108,7 @@ def start(container: Container, public_key: str, settings: list[bytes]) -> None:
         container.start()
     except APIError as error:
         raise NotReadyError(
-            f"The node cannot be started: {error.explanation}.", where=container.labels[_NODE]
+            f"The node cannot be started: {error.explanation}.", where=name_of(container)
         ) from error
 
 

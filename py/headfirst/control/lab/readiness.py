@@ -10,6 +10,7 @@ from docker.errors import APIError
 from docker.models.containers import Container
 
 from headfirst.common.errors import NotReadyError
+from headfirst.control.lab.nodes import name_of
 
 _TIMEOUT = 90.0  # seconds; 4 s is usual for one node, 8 nodes on 2 cores take 20 s
 
@@ -19,7 +20,7 @@ def await_boot(container: Container, address: str, timeout: float = _TIMEOUT) ->
 
     Raises NotReadyError with the node's last words if it dies, or is not up within `timeout` seconds.
     """
-    name = container.labels["headfirst.lab.node"]
+    name = name_of(container)
     end = time.monotonic() + timeout
     state = ""
     while time.monotonic() < end:
