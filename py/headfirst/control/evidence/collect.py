@@ -19,7 +19,7 @@ from headfirst.common.container_state import container_state
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.evidence import node_answer
-from headfirst.control.evidence.node_answer import ContainerProblem, EngineContainer, NodeAnswer, Reply
+from headfirst.control.evidence.node_answer import ContainerProblem, EngineContainer, NodeAnswer
 from headfirst.control.live.clock import Clock, run_script
 from headfirst.control.live.ssh_access.ssh import AT_ONCE
 from headfirst.decide.cluster.login import HostAccess
@@ -117,7 +117,7 @@ def parse(rank: int, target: RankHost, clock: Clock, facts: Any, subject: Subjec
         gpus=tuple(answer.driver.gpus),
         hcas=tuple(answer.hcas),
         health=_health(answer, subject.readiness, where=host),
-        metrics=_answer(answer.metrics),
+        metrics=HttpAnswer(metrics.status, metrics.text) if (metrics := answer.metrics) else None,
     )
 
 
@@ -134,10 +134,6 @@ def _health(answer: NodeAnswer, readiness: ReadinessProbe, *, where: str) -> Htt
     if probe and not holds(json_document(probe.text, what="the answer to the probe", where=where), keys):
         return HttpAnswer(0, f"{readiness.probe_path} has nothing at {'.'.join(keys)}")
     return HttpAnswer(200, "")
-
-
-def _answer(reply: Reply | None) -> HttpAnswer | None:
-    return HttpAnswer(reply.status, reply.text) if reply else None
 
 
 def _container(engine: EngineContainer, clock: Clock, secret_flags: Collection[str]) -> RankContainer:

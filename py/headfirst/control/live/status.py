@@ -14,7 +14,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import readiness
 
 from headfirst.common import container_names as names
 from headfirst.common.container_state import container_state
-from headfirst.common.errors import HeadfirstError, NotReadyError
+from headfirst.common.errors import NotReadyError
 from headfirst.common.metrics import Metrics
 from headfirst.common.untrusted import UntrustedError, json_document, line
 from headfirst.control.live.gpus import gpus, of_rank
@@ -146,7 +146,7 @@ def _engine(target: ReplicaTarget) -> EngineStatus:
             load = _load(meter) if meter and wrong is None else None
             return EngineStatus(url=url, ready=wrong is None, models=models, problem=wrong, load=load)
     except (NotReadyError, UntrustedError, httpx.HTTPError) as error:
-        return EngineStatus(url=url, ready=False, problem=_problem(error))
+        return EngineStatus(url=url, ready=False, problem=no_answer_reason(error))
 
 
 def _load(meter: Meter) -> EngineLoad | None:
@@ -178,7 +178,7 @@ def _webui(target: WebuiTarget) -> WebuiStatus:
                 with forward(connection, url) as local, local_client(local) as http:
                     status, _ = ask(http, "GET", "/ready")
             except httpx.HTTPError as error:
-                return WebuiStatus(url=url, ready=False, **{**row, "problem": _problem(error)})
+                return WebuiStatus(url=url, ready=False, **{**row, "problem": no_answer_reason(error)})
             if status != 200:
                 row["problem"] = f"/ready answers {status}"
             return WebuiStatus(url=url, ready=status == 200, **row)
@@ -212,7 +212,3 @@ def container_fields(client: docker.DockerClient, host: str, name: str) -> dict[
         "started_at": state.started_at,
         "argv": [*access.as_planned(state.argv)],
     }
-
-
-def _problem(error: HeadfirstError | httpx.HTTPError) -> str:
-    return error.what if isinstance(error, HeadfirstError) else no_answer_reason(error)

@@ -154,10 +154,7 @@ class _ReplicaReader:
         try:
             meter = self._meter.use()
             load = meter.read()
-        except HeadfirstError as error:
-            self.close()
-            return replace(row, problem=error.what)
-        except httpx.HTTPError as error:
+        except (HeadfirstError, httpx.HTTPError) as error:
             self.close()
             return replace(row, problem=no_answer_reason(error))
         if meter.age_s is None:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 import paramiko
 
+from headfirst.common.errors import HeadfirstError
 from headfirst.common.untrusted import joined
 from headfirst.control.live.ssh_access.local import LocalConnection
 from headfirst.control.live.ssh_access.ssh import CONNECT_TIMEOUT_S, HostConnection, ssh, transport_of
@@ -135,8 +136,10 @@ def ask(
         return answer.status_code, joined(answer.iter_bytes(), what=f"the answer to {path}", limit=limit)
 
 
-def no_answer_reason(error: httpx.HTTPError) -> str:
+def no_answer_reason(error: HeadfirstError | httpx.HTTPError) -> str:
     """Why there was no answer, in words."""
+    if isinstance(error, HeadfirstError):
+        return error.what
     if isinstance(error, httpx.TimeoutException):
         return f"no answer within {TIMEOUT_S:.0f} s"
     if isinstance(error, (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError)):
