@@ -148,12 +148,6 @@ def _refuse_gaps(tensors: Iterable[StoredTensor], data_start: int) -> None:
         end = tensor.end
 
 
-def read_bytes(shard: SafetensorsFile, tensor: StoredTensor) -> bytes:
-    """All bytes of one (small) tensor."""
-    with shard.path.open("rb") as file:
-        return os.pread(file.fileno(), tensor.end - tensor.start, tensor.start)
-
-
 def layout(tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> tuple[bytes, list[StoredTensor], int]:
     """Lay out a new shard from (name, dtype, shape).
 
