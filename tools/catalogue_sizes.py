@@ -25,6 +25,7 @@ from typing import Any
 import torch
 import transformers
 from headfirst.common import quantization
+from headfirst.common.convertible import quantization_of
 from headfirst.common.quantization import Scheme, Stored
 from headfirst.common.safetensors_file import DTYPE_BITS
 from headfirst.decide.model import catalogue
@@ -46,17 +47,16 @@ PLAIN = (
 class Extra:
     """Layers of multi-token prediction: the key with their number, and the layers that they resemble.
 
-    `like` are conditions on names of tensors: of each, the last layer that has one. `projections` are
-    matrices of width x width; `copies` how many of embedding and head are stored once more.
+    `like` are conditions on names of tensors: of each, the last layer that has one. `copies` is how many of
+    embedding and head are stored once more.
     """
 
     key: str
     like: tuple[tuple[str, str], ...] = (("", ""),)  # (a name of the layer's tensors, which of them counts)
-    projections: int = 2
-    norms: int = 3
     copies: int = 0
 
 
+PROJECTIONS, NORMS = 2, 3  # of such a layer: matrices of width x width, and vectors
 FULL = (("self_attn", ""),)
 EXTRA = {
     "deepseek_v3": Extra("num_nextn_predict_layers", copies=2),
@@ -172,8 +172,8 @@ def next_token(model: list[Weight], extra: Extra, count: int, text: Any) -> Iter
                 if f"layers.{layer}." in item.name and kept in item.name and item.part != Part.VISION.value:
                     name = "mtp." + item.name[item.name.index("layers.") :]
                     yield replace(item, name=name, part="nextn")
-        yield Weight("mtp.fc", width, extra.projections * width, 1, True, "nextn")
-        yield Weight("mtp.norm", 1, extra.norms * width, 1, False, "nextn")
+        yield Weight("mtp.fc", width, PROJECTIONS * width, 1, True, "nextn")
+        yield Weight("mtp.norm", 1, NORMS * width, 1, False, "nextn")
         if extra.copies:
             yield Weight("mtp.head", vocabulary, extra.copies * width, 1, False, "nextn")
 
@@ -222,7 +222,7 @@ def block(name: str) -> str:
 
 def layout(config: dict[str, Any], described: Any, item: Weight) -> tuple[Scheme, Any, Any] | None:
     """Scheme, block and group size of a tensor in the checkpoint; None for a plain one."""
-    stated, name = catalogue_quantization(config), module(item.name)
+    stated, name = quantization_of(config), module(item.name)
     if not (stated and item.linear) or (
         listed(name, PLAIN) and name not in stated.get("quantized_layers", ())
     ):
@@ -240,7 +240,8 @@ def layout(config: dict[str, Any], described: Any, item: Weight) -> tuple[Scheme
     else:
         for pattern, algorithm in mixed.items():
             if listed(name, [pattern]):
-                return by_algorithm(algorithm)
+                word = algorithm["quant_algo"].lower()
+                return quantization.find(quantization.named(word)), None, algorithm.get("group_size")
     if packed:
         return packed
     if mixed and not over_fp8:
@@ -260,19 +261,6 @@ def after_last(pattern: str, layers: int) -> bool:
     number = re.search(r"layers\.(\d+)\*?$", pattern)
     whole = re.fullmatch(r"mtp(\.layers\.\d+)?\.?\*", pattern)
     return whole is not None or (number is not None and int(number[1]) >= layers)
-
-
-def by_algorithm(algorithm: dict[str, Any]) -> tuple[Scheme, Any, Any]:
-    """The layout of one of ModelOpt's algorithms."""
-    word = algorithm["quant_algo"].lower()
-    scheme = max((row for row in quantization.SCHEMES if row.name in word), key=lambda row: len(row.name))
-    return scheme, None, algorithm.get("group_size")
-
-
-def catalogue_quantization(config: dict[str, Any]) -> dict[str, Any]:
-    """The quantization_config that an entry has, its own or its language model's."""
-    inner: dict[str, Any] = config.get("text_config", {})
-    return config.get("quantization_config") or inner.get("quantization_config") or {}
 
 
 def sizes(id: str) -> dict[str, Any]:
@@ -300,7 +288,7 @@ def sizes(id: str) -> dict[str, Any]:
             by_dtype[name] += elements * DTYPE_BITS[name] // 8
     order = [part.value for part in Part if part.value in stored]
     result: dict[str, Any] = {"stored": {part: dict(stored[part]) for part in order}}
-    if catalogue_quantization(config):
+    if quantization_of(config):
         result["bf16"] = {part: plain[part] for part in order}
     return result
 
