@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from lock_hashes import compiled, of_wheels_for
+from lock_hashes import of_wheels_for, universal
 
 ROOT = Path(__file__).parents[1] / "py"
 sys.path.insert(0, str(ROOT))
@@ -21,14 +21,6 @@ HEADER = "# Python packages of the load tool. Made by tools/bench_lock.py; do no
 LISTS = ROOT / "headfirst" / "control" / "evalscope" / "packages"
 PYTHON = "3.11"
 CONTROLLERS = ("manylinux", "musllinux", "macosx")
-_FLAGS = (
-    "--universal",
-    "--generate-hashes",
-    "--no-header",
-    "--no-annotate",
-    "--python-version",
-    PYTHON,
-)
 
 
 def main() -> None:
@@ -37,7 +29,7 @@ def main() -> None:
 
 
 def _resolved(requirements: str, *extra: str) -> str:
-    return compiled(requirements, *_FLAGS, *extra, env=uv_environment())
+    return universal(requirements, PYTHON, *extra, env=uv_environment())
 
 
 if __name__ == "__main__":

@@ -42,6 +42,12 @@ def compiled(requirements: str, *options: str, env: Mapping[str, str] | None = N
     return done.stdout
 
 
+def universal(requirements: str, python: str, *options: str, env: Mapping[str, str] | None = None) -> str:
+    """The lock for all systems and for Pythons from `python` on, with the hash of each file."""
+    all_of_them = ("--universal", f"--python-version={python}", "--generate-hashes")
+    return compiled(requirements, *all_of_them, "--no-header", "--no-annotate", *options, env=env)
+
+
 def packages(lock: str) -> list[str]:
     """Each package with its hashes; comments and lines of options are no packages."""
     return [block for block in re.split(r"(?m)^(?=\S)", lock) if "==" in block.partition("\n")[0]]

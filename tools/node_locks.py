@@ -17,7 +17,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel impor
     MIN_PYTHON,
     requirements,
 )
-from lock_hashes import compiled, of_wheels_for, packages
+from lock_hashes import of_wheels_for, packages, universal
 
 HEADER = "# Packages of the node tools. Made by tools/node_locks.py; do not edit.\n"
 
@@ -38,8 +38,7 @@ def main() -> None:
 
 
 def _resolved(lines: Iterable[str], *extra: str) -> str:
-    options = ["--universal", f"--python-version={MIN_PYTHON}", "--only-binary=:all:", "--generate-hashes"]
-    return compiled("\n".join(lines), *options, "--no-header", "--no-annotate", *extra)
+    return universal("\n".join(lines), MIN_PYTHON, "--only-binary=:all:", *extra)
 
 
 if __name__ == "__main__":
