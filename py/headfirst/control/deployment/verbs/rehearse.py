@@ -9,8 +9,9 @@ import json
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 
 from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import ACCEPTANCE_MODEL
 
@@ -18,7 +19,6 @@ from headfirst.common import container_names as names
 from headfirst.common.checkpoint_files import MANIFEST
 from headfirst.common.errors import HeadfirstError, StoppedError
 from headfirst.control.checkpoints import small_files
-from headfirst.control.checkpoints.small_files import Files
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.secrets import hidden
 from headfirst.control.deployment.hosts.access import host_access
@@ -39,7 +39,7 @@ from headfirst.control.run.history import read
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.time_left import was_brought
 from headfirst.decide.cluster.settings import ServiceSettings
-from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.cluster.types import Service
 from headfirst.decide.containers import blanks
 from headfirst.decide.diagnose.subject import subject
 from headfirst.decide.plan.types import PlannedReplica, PlannedService
@@ -226,7 +226,7 @@ def _rehearsing(
         subject=subject(engine_of(service), readiness_of(service), names.REHEARSAL, key),
         folders=planned.model_folders,
         complete=[small_files.CONFIG if in_place else MANIFEST],
-        small_files=_Reader(cluster, planned),
+        small_files=partial(model_files, cluster, planned),
         texts={names.engine_config(container): json.dumps(config)},
         secrets=[*keys.values(), *hidden(cluster, known_credentials(cluster))],
         beside=beside,
@@ -239,17 +239,3 @@ def _rehearsing(
 
 def _key() -> str:
     return "sk-" + secrets.token_urlsafe(32)
-
-
-class _Reader:
-    """Reads the small files of a service's model once, where a host asks for them."""
-
-    def __init__(self, cluster: Cluster, planned: PlannedService) -> None:
-        self._cluster, self._planned = cluster, planned
-        self._lock = Lock()
-        self._files: Files | None = None
-
-    def __call__(self) -> Files:
-        with self._lock:
-            self._files = self._files or model_files(self._cluster, self._planned)
-            return self._files
