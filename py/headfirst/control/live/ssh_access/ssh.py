@@ -66,8 +66,6 @@ def _opened(access: HostAccess, stack: contextlib.ExitStack) -> paramiko.SSHClie
         return _connect(access, stack)
     except BadOptionError as error:
         raise explain.bad_options(access, str(error)) from error
-    except _WayError as error:
-        raise explain.no_way(access, error.through, error.said) from error
     except paramiko.BadHostKeyException as error:
         raise explain.unreachable(access, "REMOTE HOST IDENTIFICATION HAS CHANGED") from error
     except paramiko.ssh_exception.NoValidConnectionsError as error:
@@ -134,15 +132,6 @@ def transport_of(client: paramiko.SSHClient) -> paramiko.Transport:
     return transport
 
 
-class _WayError(Exception):
-    """The program on the way to the host ended or is silent."""
-
-    def __init__(self, through: str, said: str) -> None:
-        super().__init__(said)
-        self.through = through
-        self.said = said
-
-
 def _connect(access: HostAccess, stack: contextlib.ExitStack) -> paramiko.SSHClient:
     config = openssh.settings(access.ssh_words())
     hostname, port = value_of(config, "hostname", access.address), int(value_of(config, "port", "22"))
@@ -176,7 +165,8 @@ def _connect(access: HostAccess, stack: contextlib.ExitStack) -> paramiko.SSHCli
         )
     except (EOFError, OSError, paramiko.SSHException) as error:
         if way and not _answered(client):
-            raise _WayError(openssh.shown(argv), way.complaint() or str(error)) from error
+            said = way.complaint() or str(error)
+            raise explain.no_way(access, openssh.shown(argv), said) from error
         raise
     transport_of(client).set_keepalive(15)
     return client
