@@ -11,7 +11,7 @@ import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.bench import picture, requests, slo
 from headfirst.control.bench.load import SHAPES, Load, loads
-from headfirst.control.bench.requests import RequestBatch, Scale
+from headfirst.control.bench.requests import Scale
 from headfirst.control.bench.result import (
     BenchResult,
     BenchSubject,
@@ -109,28 +109,24 @@ def test_a_shape_keeps_its_proportions_in_a_small_context() -> None:
     assert shape.within(None) == shape.within(32_000) == shape
 
 
-def bodies(shape: str, seed: int, batch: RequestBatch, mark: str = "Run 1.") -> list[str]:
-    found = requests.of_shape(SHAPES[shape], Scale(1.25, 9), batch, model="m", seed=seed, mark=mark)
+def bodies(shape: str, seed: int, indices: range, mark: str = "Run 1.") -> list[str]:
+    found = requests.of_shape(SHAPES[shape], Scale(1.25, 9), indices, model="m", seed=seed, mark=mark)
     return [body["messages"][0]["content"] for body in found]
 
 
 def test_requests_follow_from_the_seed() -> None:
-    assert (
-        bodies("chat", 1, RequestBatch(3))
-        == bodies("chat", 1, RequestBatch(3))
-        != bodies("chat", 2, RequestBatch(3))
-    )
-    assert bodies("chat", 1, RequestBatch(2, 1)) == bodies("chat", 1, RequestBatch(3))[1:]
+    assert bodies("chat", 1, range(3)) == bodies("chat", 1, range(3)) != bodies("chat", 2, range(3))
+    assert bodies("chat", 1, range(1, 3)) == bodies("chat", 1, range(3))[1:]
 
 
 def test_prompts_of_two_runs_differ_in_their_mark_only() -> None:
-    one, other = bodies("chat", 1, RequestBatch(1)), bodies("chat", 1, RequestBatch(1), "Run 2.")
+    one, other = bodies("chat", 1, range(1)), bodies("chat", 1, range(1), "Run 2.")
     assert other == [text.replace("Run 1.", "Run 2.") for text in one]
     assert not one[0].startswith(other[0][:6])
 
 
 def test_prompts_have_the_length_of_their_shape_and_share_what_it_says() -> None:
-    first, second = bodies("shared-prefix", 1, RequestBatch(2))
+    first, second = bodies("shared-prefix", 1, range(2))
     assert len(first.split()) * 1.25 + 9 == pytest.approx(2304, rel=0.02)
     shared = next(n for n, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1])
     assert len(first[:shared].split()) == pytest.approx((2048 - 9) / 1.25, rel=0.01)
@@ -145,7 +141,7 @@ def test_a_dataset_has_text_messages_and_requests(tmp_path: Path) -> None:
              json.dumps({"messages": hello, "max_tokens": 5, "api_key": "x"})]
         )
     )  # fmt: skip
-    found = list(requests.of_dataset(requests.read_dataset(file), RequestBatch(5), model="m", answer=7))
+    found = list(requests.of_dataset(requests.read_dataset(file), range(5), model="m", answer=7))
     assert [body["messages"] for body in found] == [hello] * 5
     assert [body["max_tokens"] for body in found] == [7, 7, 7, 5, 7]
     assert all("api_key" not in body for body in found)
@@ -251,10 +247,8 @@ def test_the_highest_rate_is_found() -> None:
 
 def test_the_picture_is_svg_with_a_point_a_load() -> None:
     lines = [
-        picture.PlotLine(
-            "<one> & other\x1b[31m", [point(load, samples(20), 0) for load in loads("rate", "1,2,4")]
-        ),
-        picture.PlotLine("nothing", [point(FOUR, [RequestTimes(start=0, end=1, error="reset")], 0)]),
+        ("<one> & other\x1b[31m", [point(load, samples(20), 0) for load in loads("rate", "1,2,4")]),
+        ("nothing", [point(FOUR, [RequestTimes(start=0, end=1, error="reset")], 0)]),
     ]
     root = ElementTree.fromstring(picture.svg("chat", lines))
     circles = [node for node in root.iter() if node.tag.endswith("circle")]

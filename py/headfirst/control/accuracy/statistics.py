@@ -1,29 +1,21 @@
-"""Intervals and a test for shares of right answers. All are for a confidence of 95 %."""
+"""Intervals (low, high) and a test for shares of right answers. All are for a confidence of 95 %."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 _Z = 1.959963984540054  # the normal distribution's 97.5 % quantile
 
 
-class Interval(NamedTuple):
-    """Both limits, as shares of one."""
-
-    low: float
-    high: float
-
-
-def wilson(right: int, total: int) -> Interval:
+def wilson(right: int, total: int) -> tuple[float, float]:
     """Where the true share is, by Wilson's score interval (1927); (0, 1) where nothing was counted."""
     if not total:
-        return Interval(0.0, 1.0)
+        return 0.0, 1.0
     share = right / total
     middle = share + _Z**2 / (2 * total)
     width = _Z * math.sqrt(share * (1 - share) / total + _Z**2 / (4 * total**2))
     below, above = ((middle + side * width) / (1 + _Z**2 / total) for side in (-1, 1))
-    return Interval(0.0 if right == 0 else below, 1.0 if right == total else above)
+    return 0.0 if right == 0 else below, 1.0 if right == total else above
 
 
 def mcnemar(lost: int, gained: int) -> float:
@@ -41,14 +33,14 @@ def mcnemar(lost: int, gained: int) -> float:
     return min(1.0, 2 * tail)
 
 
-def paired_difference(both: int, lost: int, gained: int, neither: int) -> Interval:
+def paired_difference(both: int, lost: int, gained: int, neither: int) -> tuple[float, float]:
     """Where the true difference (new - old) is: Newcombe's hybrid score interval for pairs (1998, method 10).
 
     `both` and `neither`: the pairs where both were right, or wrong; `lost`: only the old one was right.
     """
     total = both + lost + gained + neither
     if not total:
-        return Interval(-1.0, 1.0)
+        return -1.0, 1.0
     old, new = both + lost, both + gained
     margins = old * (total - old) * new * (total - new)
     excess: float = both * neither - lost * gained
@@ -63,4 +55,4 @@ def paired_difference(both: int, lost: int, gained: int, neither: int) -> Interv
 
     below = reach(new / total - low, old_high - old / total)
     above = reach(high - new / total, old / total - old_low)
-    return Interval(max(-1.0, difference - below), min(1.0, difference + above))
+    return max(-1.0, difference - below), min(1.0, difference + above)

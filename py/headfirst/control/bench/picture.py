@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import NamedTuple
 
 from headfirst.common.untrusted import for_terminal
 from headfirst.control.bench.result import Point
@@ -17,16 +16,9 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _TICKS = 5
 
 
-class PlotLine(NamedTuple):
-    """One run."""
-
-    name: str
-    points: Sequence[Point]
-
-
-def svg(title: str, lines: Sequence[PlotLine]) -> str:
-    """The picture; loads at which no request was answered have no point."""
-    runs = [(line.name, [_place(point) for point in line.points if point.e2e]) for line in lines]
+def svg(title: str, lines: Sequence[tuple[str, Sequence[Point]]]) -> str:
+    """The picture, with a line for each named run; loads at which no request was answered have no point."""
+    runs = [(name, [_place(point) for point in points if point.e2e]) for name, points in lines]
     places = [place for _, run in runs for place in run]
     top_x, step_x = _scale(max((x for x, _, _ in places), default=1.0))
     top_y, step_y = _scale(max((y for _, y, _ in places), default=1.0))

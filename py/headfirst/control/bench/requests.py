@@ -32,13 +32,6 @@ class Scale(NamedTuple):
         return max(1, round((tokens - self.fixed) / self.per_word))
 
 
-class RequestBatch(NamedTuple):
-    """Which requests of a run: those of one point, with its warm-up. No two batches share a request."""
-
-    number: int
-    first: int = 0
-
-
 def sample(words: int, seed: str) -> str:
     """Random words."""
     rng = random.Random(seed)  # noqa: S311 - not a secret
@@ -46,12 +39,12 @@ def sample(words: int, seed: str) -> str:
 
 
 def of_shape(
-    shape: Shape, scale: Scale, batch: RequestBatch, *, model: str, seed: int, mark: str
+    shape: Shape, scale: Scale, indices: range, *, model: str, seed: int, mark: str
 ) -> Iterator[dict[str, Any]]:
-    """Bodies of chat requests."""
+    """Bodies of the chat requests of a run that have these indices."""
     shared = sample(scale.words(shape.shared), f"{seed}/shared") + " " if shape.shared else ""
     words = scale.words(shape.prompt - shape.shared)
-    for index in range(batch.first, batch.first + batch.number):
+    for index in indices:
         text = f"{mark} {shared}{sample(words, f'{seed}/{index}')}"
         yield body(model, [{"role": "user", "content": text}], shape.answer)
 
@@ -70,10 +63,10 @@ def body(model: str, messages: Sequence[Any], answer: int) -> dict[str, Any]:
 
 
 def of_dataset(
-    lines: Sequence[dict[str, Any]], batch: RequestBatch, *, model: str, answer: int
+    lines: Sequence[dict[str, Any]], indices: range, *, model: str, answer: int
 ) -> Iterator[dict[str, Any]]:
     """Bodies from the lines of a dataset, from the first again after the last."""
-    for index in range(batch.first, batch.first + batch.number):
+    for index in indices:
         line = lines[index % len(lines)]
         yield body(model, line["messages"], line.get("max_tokens", answer))
 

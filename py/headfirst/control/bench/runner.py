@@ -13,7 +13,7 @@ from typing import Any
 from headfirst.common.errors import HeadfirstError
 from headfirst.control.bench import requests
 from headfirst.control.bench.load import Load, Shape
-from headfirst.control.bench.requests import RequestBatch, Scale
+from headfirst.control.bench.requests import Scale
 from headfirst.control.bench.result import Point, RequestTimes, point
 from headfirst.control.evalscope.process import Evalscope
 from headfirst.control.smoke.answers import FailedCase, RefusedRequest
@@ -94,15 +94,15 @@ class BenchRun:
         return measured
 
     def _bodies(self, count: int) -> Iterator[dict[str, Any]]:
-        batch = RequestBatch(count, self._next)
-        self._next += count
+        indices = range(self._next, self._next + count)
+        self._next = indices.stop
         settings = self._settings
         if settings.dataset is not None:
             return requests.of_dataset(
-                settings.dataset, batch, model=self._model, answer=settings.shape.answer
+                settings.dataset, indices, model=self._model, answer=settings.shape.answer
             )
         return requests.of_shape(
-            settings.shape, self._scale, batch, model=self._model, seed=settings.seed, mark=settings.mark
+            settings.shape, self._scale, indices, model=self._model, seed=settings.seed, mark=settings.mark
         )
 
 

@@ -59,7 +59,7 @@ def _hash(style: str) -> str:
 
 
 def _picture(result: BenchResult) -> Markup:
-    line = picture.PlotLine(f"{result.subject.engine} {result.subject.engine_version}", result.points)
+    line = (f"{result.subject.engine} {result.subject.engine_version}", result.points)
     drawn = picture.svg(f"{result.subject.model}: {result.shape.name}", [line])
     return Markup(drawn)  # noqa: S704 - text in it is escaped
 

@@ -122,8 +122,7 @@ def workload_label(workload: Workload) -> str:
 def draw(folder: Path, results: Sequence[BenchResult]) -> Path:
     """The picture of several runs, beside their results."""
     lines = [
-        picture.PlotLine(f"{run.subject.engine} {run.subject.engine_version}, {run.date[:16]}", run.points)
-        for run in results
+        (f"{run.subject.engine} {run.subject.engine_version}, {run.date[:16]}", run.points) for run in results
     ]
     newest = results[-1]
     path = folder / PICTURE
