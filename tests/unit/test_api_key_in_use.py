@@ -54,7 +54,7 @@ def test_it_is_the_key_of_every_part(tmp_path: Path, monkeypatch: pytest.MonkeyP
     keys = api_keys.read(cluster)
     used = api_keys.applied(secrets.Secrets(), keys, None, ())
     used = verb._complete(cluster, used, QUIET, rotates=False).secrets
-    files = Artifacts({"chat": None, "embedding": None}, None, tmp_path / "wheel")
+    files = Artifacts(tmp_path / "wheel")
     phases = of_up(cluster, prepared.plan, used, files)
     pairs = [pair for phase in phases for pair in phase.variables.get("n1", {}).items()]
     assert {name for name, value in pairs if KEY in json.dumps(value)} == {

@@ -53,9 +53,7 @@ def of_docker(arguments: dict[str, Any], spec: dict[str, Any]) -> Container:
 @pytest.mark.parametrize("inventory", INVENTORIES)
 def test_every_rank_is_created_as_planned(inventory: str) -> None:
     found = prepared(inventory)
-    variables = up_variables(
-        found.cluster, found.plan, Secrets(), Artifacts({None: None}, None, Path("wheel"))
-    )
+    variables = up_variables(found.cluster, found.plan, Secrets(), Artifacts(Path("wheel")))
     for node in nodes(found.plan):
         spec = role_spec(variables[node.host])
         labels = spec.pop("labels")

@@ -34,7 +34,7 @@ def set_by_up(folder: Path, runtime: str) -> set[str]:
     models = {service.name: catalogue.lookup(service.model_id) for service in cluster.services}
     plan = build(cluster, {name: model for name, model in models.items() if model})
     file = Tarball(Path("-"), on_node=False)
-    files = Artifacts({service.name: file for service in cluster.services}, file, Path("-"), file)
+    files = Artifacts(Path("-"), {container.image: file for container in plan.containers})
     secrets = Secrets().with_keys(service.name for service in cluster.services)
     return {name for values in up_variables(cluster, plan, secrets, files).values() for name in values}
 

@@ -11,12 +11,12 @@ import pytest
 from collecting import Collector
 from headfirst.common.errors import NotReadyError
 from headfirst.control.deployment import lab_nodes
+from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running import local_work
 from headfirst.control.deployment.running.local_work import JobAdvance, run_jobs
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs import up
 from headfirst.control.images import build
-from headfirst.control.inventory.inventory import load
 from headfirst.control.lab import lifecycle
 from headfirst.control.machine import packages
 from headfirst.control.run.events import (
@@ -106,7 +106,7 @@ def test_packages_of_all_jobs_are_installed_in_one_step_before_any_job_starts(
     options = RunOptions(
         inventories=[LAB], extra_vars=[], limit=None, tags=[], check=False, diff=False, verbosity=0
     )
-    up._prepare_here(load([LAB], []), options, reporter)
+    up._prepare_here(prepare([LAB], [], probe=False), options, reporter, builds=True)
     [names] = installed
     assert {"docker.io", "mmdebstrap", "openssh-client", "debian-archive-keyring"} <= set(names)
     assert sorted(done) == ["lab", "open-webui", "sglang-cpu"]

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("no_hub")
 
 ENGINE = ServiceSettings().engine_port
 SECRETS = Secrets(grafana_admin_password="grafana-password")
-FILES = Artifacts({"chat": None, "small": None}, None, Path("node.whl"))
+FILES = Artifacts(Path("node.whl"))
 HOSTS = "".join(f"node{number} ansible_host=192.0.2.{number}\n" for number in range(1, 5))
 COMMON = "[all:vars]\ncluster_name=lab\ngpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\nmodel_source=huggingface\n"
 SERVICES = (
@@ -209,7 +209,8 @@ def test_a_key_is_given_where_the_engine_asks_for_it(tmp_path: Path) -> None:
 
 def test_an_image_that_is_built_here(tmp_path: Path) -> None:
     cluster, plan = made(tmp_path, "prometheus_image_source=build\ngrafana=false\n")
-    files = Artifacts({}, None, Path("node.whl"), Tarball(Path("/images/prometheus.tar"), on_node=True))
+    tarball = Tarball(Path("/images/prometheus.tar"), on_node=True)
+    files = Artifacts(Path("node.whl"), {monitoring.BUILT_IMAGE: tarball})
     given = monitoring_vars(cluster, plan, SECRETS, files)
     assert given["watcher"]["headfirst_monitoring_images"] == [
         {

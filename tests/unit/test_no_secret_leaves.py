@@ -164,7 +164,10 @@ def test_roles_hide_the_variables_that_carry_secrets(place: Path) -> None:
     prepared, secrets = planned(write(place))
     file = Tarball(Path("-"), on_node=False)
     variables = up_variables(
-        prepared.cluster, prepared.plan, secrets, Artifacts({None: file}, file, Path("-"), file)
+        prepared.cluster,
+        prepared.plan,
+        secrets,
+        Artifacts(Path("-"), {container.image: file for container in prepared.plan.containers}),
     )
     options = {
         name: option

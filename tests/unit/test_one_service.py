@@ -60,7 +60,7 @@ def prepared(folder: Path, service: str | None, limit: str | None = None) -> tup
 
 
 def brought(cluster: Cluster, plan: Plan, service: str | None) -> list[Phase]:
-    files = Artifacts({other.name: None for other in cluster.services}, None, Path("wheel"))
+    files = Artifacts(Path("wheel"))
     keys = Secrets().with_keys(other.name for other in cluster.services).with_grafana_password()
     return of_up(cluster, plan, keys, files, cluster.whole_service(service))
 
@@ -170,8 +170,8 @@ def test_up_prepares_locks_and_judges_the_service_alone(
     def known(*given: Any, probe: bool, ports: bool, **more: Any) -> Any:
         return prepare(*given, probe=False, **more)
 
-    def jobs(cluster: Cluster) -> dict[str, Any]:
-        seen["built"] = [service.name for service in cluster.services]
+    def jobs(cluster: Cluster, plan: Plan) -> dict[str, Any]:
+        seen["built"] = [service.name for service in plan.services]
         return {}
 
     def run(phases: list[Phase], cluster: Cluster, **_: Any) -> RunResult:

@@ -65,7 +65,7 @@ def login(folder: Path, text: str = f"me:{PASSWORD}\n", mode: int = 0o600) -> st
 
 def variables(own: Prepared) -> HostVars:
     """The variables of all phases of `up`."""
-    files = Artifacts({None: None}, None, Path("wheel"))
+    files = Artifacts(Path("wheel"))
     phases = of_up(own.cluster, own.plan, Secrets().with_keys([None]), files)
     found: HostVars = {}
     for phase in phases:

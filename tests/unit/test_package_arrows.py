@@ -105,7 +105,6 @@ EXTRAS: dict[str, tuple[tuple[str, ...], dict[str, set[str]]]] = {
                 *("control.images.archive", "control.images.build", "control.images.recipes"),
             },
             "control.deployment.verbs.up": {"control.deployment.lab_nodes"},
-            "control.deployment.verbs.bundle": {"control.images.archive"},
             # The model of a demo is described by its own files: demo.checkpoint.
             "control.deployment.checkpoints": {"control.deployment.lab_nodes", "control.demo"},
             "control.deployment.model_files": {"control.demo"},

@@ -114,9 +114,7 @@ def test_the_roles_and_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[s
     plan = planned(made, r1())
     print_plan(plan)
     assert "n2: layers 30-60, at most 385.0 GB" in capsys.readouterr().out
-    for variables in up_variables(
-        made, plan, Secrets(), Artifacts({None: None}, None, Path("/none"))
-    ).values():
+    for variables in up_variables(made, plan, Secrets(), Artifacts(Path("/none"))).values():
         assert variables["weights_layers"] == {"10.0.0.1": "0-29", "10.0.0.2": "30-60"}
         assert variables["weights_hidden_layers"] == 61
     for span in variables["weights_layers"].values():

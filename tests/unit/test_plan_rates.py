@@ -118,7 +118,7 @@ def test_the_fp8_copy_takes_space_only_while_it_passes(keep: str, needed: int) -
     made = cluster(f"keep_fp8={keep}")
     whole = plan(made)
     assert check_vars(made, whole)["node02"]["check_min_disk_gb"] == pytest.approx(needed * 1.1, rel=1e-3)
-    variables = up_variables(made, whole, Secrets(), Artifacts({None: None}, None, Path("/none")))
+    variables = up_variables(made, whole, Secrets(), Artifacts(Path("/none")))
     assert [found["weights_keep_fp8"] for found in variables.values()] == [keep == "yes"] * 4
 
 

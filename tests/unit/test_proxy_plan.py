@@ -55,8 +55,7 @@ def made(folder: Path, text: str) -> tuple[Cluster, Plan]:
 
 
 def variables(cluster: Cluster, plan: Plan, secrets: Secrets) -> dict[str, dict[str, object]]:
-    engines = {service.name: None for service in cluster.services}
-    return up_variables(cluster, plan, secrets, Artifacts(engines, None, Path("wheel")))
+    return up_variables(cluster, plan, secrets, Artifacts(Path("wheel")))
 
 
 def test_without_the_settings_nothing_is_there(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def variables(folder: Path, line: str) -> dict[str, dict[str, Any]]:
     path = folder / "cluster.ini"
     path.write_text(f"{INVENTORY}{line}\n", encoding="utf-8")
     prepared = prepare([path], [], probe=False)
-    files = Artifacts({None: None}, None, Path("wheel"))
+    files = Artifacts(Path("wheel"))
     return up_variables(prepared.cluster, prepared.plan, Secrets(), files)
 
 

@@ -236,7 +236,7 @@ def test_a_rotation_runs_every_stage_that_has_a_secret(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "all.ini").write_text(EVERYTHING)
     prepared = prepare([tmp_path / "all.ini"], [], probe=False)
-    cluster, files = prepared.cluster, Artifacts({"chat": None}, None, tmp_path / "wheel")
+    cluster, files = prepared.cluster, Artifacts(tmp_path / "wheel")
     old = verb._complete(cluster, secrets.Secrets(), QUIET, rotates=False).secrets
     new = old.rotated()
     changed: dict[str, set[str]] = {}  # variable: the playbooks that are given it

@@ -135,7 +135,7 @@ def test_the_role_writes_the_keys_that_the_plan_shows(tmp_path: Path) -> None:
 def test_every_router_knows_its_service_and_every_replica_its_routers(tmp_path: Path) -> None:
     made = cluster(tmp_path, SERVICES + ROUTERS + ALL)
     secrets = Secrets().with_keys(["chat", "small"])
-    found = of_up(made, planned(made), secrets, Artifacts({"chat": None, "small": None}, None, Path("wheel")))
+    found = of_up(made, planned(made), secrets, Artifacts(Path("wheel")))
     routers = [phase for phase in found if phase.playbook == "router.yml"]
     assert [list(phase.variables) for phase in routers] == [["edge1", "edge2"]] * 2
     own = routers[1].variables["edge2"]
@@ -158,7 +158,7 @@ def test_every_router_knows_its_service_and_every_replica_its_routers(tmp_path: 
 def test_only_the_clusters_hosts_reach_the_routers_metrics(tmp_path: Path) -> None:
     made = cluster(tmp_path, TWO + ROUTERS + ALL)
     secrets = Secrets()
-    (everything,) = of_up(made, planned(made), secrets, Artifacts({None: None}, None, Path("wheel")))
+    (everything,) = of_up(made, planned(made), secrets, Artifacts(Path("wheel")))
     own = everything.variables["edge1"]
     assert own["host_tuning_rendezvous_ports"] == [str(METRICS_PORT)]
     assert own["check_ports"] == [PORT, METRICS_PORT]

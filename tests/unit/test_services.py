@@ -288,7 +288,7 @@ def test_each_service_has_a_key_of_its_own() -> None:
 
 def up(made: Cluster) -> list[phases.Phase]:
     secrets = Secrets().with_keys(service.name for service in made.services)
-    files = Artifacts({service.name: None for service in made.services}, None, Path("wheel"))
+    files = Artifacts(Path("wheel"))
     return of_up(made, planned(made), secrets, files)
 
 

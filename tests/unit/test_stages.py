@@ -78,7 +78,7 @@ def test_up_imports_the_playbooks_of_all_stages_in_their_order() -> None:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """The runs of `up` and `down` by inventory."""
     folder = tmp_path_factory.mktemp("stages")
-    files = Artifacts({"chat": None, None: None}, None, Path("wheel"))
+    files = Artifacts(Path("wheel"))
     secrets = Secrets(grafana_admin_password="grafana-password").with_keys(["chat"])
     found = {}
     with pytest.MonkeyPatch.context() as patch:

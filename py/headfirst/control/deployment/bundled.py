@@ -207,22 +207,11 @@ class Unpacked(Bundled):
     def artifacts(self, plan: Plan) -> Artifacts:
         """The images of the plan as files of this machine, and the wheel of the node tools."""
         bundled_images = {image.name: image for image in self.manifest.what.images}
-        files = {
+        images = {
             name: Tarball(self.store.image(self.manifest, bundled_images[name]), on_node=False)
             for name in bundle_needs.images(plan)
         }
-        watching = plan.monitoring.containers if plan.monitoring else []
-        routers = [router for service in plan.services for router in service.routers]
-        return Artifacts(
-            engines={
-                service.name: files[service.replicas[0].nodes[0].container.image] for service in plan.services
-            },
-            webui=files[plan.webui.container.image] if plan.webui else None,
-            node_wheel=build_node_wheel(cache_dir("wheels")),
-            router=files[routers[0].container.image] if routers else None,
-            proxy=files[plan.proxy.container.image] if plan.proxy else None,
-            monitoring={monitor.container.image: files[monitor.container.image] for monitor in watching},
-        )
+        return Artifacts(build_node_wheel(cache_dir("wheels")), images)
 
     def packages(self, system: System) -> Path:
         """The packages of a system as one archive, with their index."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
 from ansible_collections.headfirst.serving.plugins.plugin_utils.registry_logins import logins
@@ -20,9 +20,13 @@ from headfirst.control.inventory.local_files import local_file
 from headfirst.control.machine.packages import FOR_IMAGES, FOR_LAB, Package
 from headfirst.control.paths import cache_dir
 from headfirst.decide import engines
-from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers.image import ImageRecipe
+from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan import images
+from headfirst.decide.plan.types import Plan, PlannedService
+
+Recipe = ImageRecipe | build.DebianRecipe
 
 
 @dataclass(frozen=True)
@@ -35,27 +39,36 @@ class Tarball:
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Files for the roles; None where the image comes from a registry."""
+    """Files for the roles. An image that is not among them comes from a registry."""
 
-    engines: Mapping[str | None, Tarball | None]  # by the name of their service
-    webui: Tarball | None
     node_wheel: Path
-    prometheus: Tarball | None = None
-    router: Tarball | None = None
-    proxy: Tarball | None = None
-    # By image; the one that is built here is in `prometheus`.
-    monitoring: Mapping[str, Tarball] = field(default_factory=dict)
+    images: Mapping[str, Tarball] = field(default_factory=dict)  # by their names in the plan
+    engines: Mapping[str | None, Tarball] = field(default_factory=dict)  # of services that name a file
 
 
-def image_source(prefix: str, tarball: Tarball | None) -> dict[str, Any]:
+def image_source(tarball: Tarball | None, prefix: str = "") -> dict[str, Any]:
     """Where an image comes from, as variables of the role engine_image that begin with `prefix`."""
     if tarball is None:
-        return {f"{prefix}_source": "registry"}
+        return {f"{prefix}source": "registry"}
     return {
-        f"{prefix}_source": "tarball",
-        f"{prefix}_tarball": str(tarball.path),
-        f"{prefix}_tarball_remote": tarball.on_node,
+        f"{prefix}source": "tarball",
+        f"{prefix}tarball": str(tarball.path),
+        f"{prefix}tarball_remote": tarball.on_node,
     }
+
+
+class Build(NamedTuple):
+    """An image that is made on this machine: the name of that work, and the image's names in the plan."""
+
+    job: str
+    recipe: Recipe
+    images: list[str]
+
+    def archive(self, cluster: Cluster, advance: JobAdvance) -> ImageArchive:
+        """Make it, where it is missing or its recipe has changed; a lab's nodes see its folder."""
+        folder = (share_dir() if lab_of(cluster) else cache_dir()) / "images"
+        folder.mkdir(exist_ok=True)
+        return build.build(self.recipe, folder, advance)
 
 
 def registry_logins(cluster: Cluster) -> dict[str, str]:
@@ -74,69 +87,70 @@ def registry_logins(cluster: Cluster) -> dict[str, str]:
     return {"engine_image_registry_logins": str(path)}
 
 
-def jobs(cluster: Cluster) -> dict[str, Callable[[JobAdvance], Any]]:
-    """The work to do on this machine before the nodes can be changed, by name."""
-    settings = cluster.settings
-    built: dict[str, ImageRecipe | build.DebianRecipe] = {}
-    for service in cluster.services:
+def builds(cluster: Cluster, plan: Plan) -> list[Build]:
+    """The images of the plan that are made on this machine."""
+    of_engines = []
+    for planned in plan.services:
+        service = cluster.service(planned.name)
         if service.settings.engine_image_source == "build":
-            recipe = _recipe(service)
-            built[f"image {recipe.tag}"] = recipe
-    if settings.webui_image_source == "build":
-        built["webui image"] = recipes.OPEN_WEBUI
-    if cluster.monitoring and settings.prometheus_image_source == "build":
-        built["prometheus image"] = recipes.PROMETHEUS
-    if cluster.router_hosts and settings.router_image_source == "build":
-        built["router image"] = recipes.SMG
-    if cluster.has_proxy and settings.proxy_image_source == "build":
-        built["proxy image"] = recipes.HAPROXY
-    return {name: partial(_build, recipe, cluster) for name, recipe in built.items()}
+            engine, _ = engines.of_service(service)
+            recipe = images.recipe(service, engine)
+            of_engines.append(Build(f"image {recipe.tag}", recipe, [engine_image(planned)]))
+    routers = [router.container for service in plan.services for router in service.routers]
+    watching = plan.monitoring.containers if plan.monitoring else []
+    built = [monitor.container for monitor in watching if monitor.image_source == "build"]
+    parts: list[tuple[str, Recipe, list[Container]]] = [
+        ("webui", recipes.OPEN_WEBUI, [plan.webui.container] if plan.webui else []),
+        ("prometheus", recipes.PROMETHEUS, built),
+        ("router", recipes.SMG, routers),
+        ("proxy", recipes.HAPROXY, [plan.proxy.container] if plan.proxy else []),
+    ]
+    others = [
+        Build(f"{part} image", recipe, list(dict.fromkeys(container.image for container in containers)))
+        for part, recipe, containers in parts
+        if containers and getattr(cluster.settings, f"{part}_image_source") == "build"
+    ]
+    return [*of_engines, *others]
 
 
-def packages(cluster: Cluster) -> list[Package]:
+def jobs(cluster: Cluster, plan: Plan) -> dict[str, Callable[[JobAdvance], ImageArchive]]:
+    """The work to do on this machine before the nodes can be changed, by name."""
+    return {made.job: partial(made.archive, cluster) for made in builds(cluster, plan)}
+
+
+def packages(cluster: Cluster, plan: Plan) -> list[Package]:
     """Debian packages of this machine that `jobs` and the lab's nodes use."""
-    return [*(FOR_IMAGES if jobs(cluster) else ()), *(FOR_LAB if lab_of(cluster) else ())]
+    return [*(FOR_IMAGES if builds(cluster, plan) else ()), *(FOR_LAB if lab_of(cluster) else ())]
 
 
-def collect(cluster: Cluster, built: dict[str, Any]) -> Artifacts:
+def collect(cluster: Cluster, plan: Plan, built: Mapping[str, Any]) -> Artifacts:
     """The artifacts, from the results of `jobs`."""
     return Artifacts(
-        engines={service.name: _engine(cluster, service, built) for service in cluster.services},
-        webui=_tarball(cluster, built.get("webui image")),
-        router=_tarball(cluster, built.get("router image")),
-        node_wheel=build_node_wheel(cache_dir("wheels")),
-        prometheus=_tarball(cluster, built.get("prometheus image")),
-        proxy=_tarball(cluster, built.get("proxy image")),
+        build_node_wheel(cache_dir("wheels")),
+        {
+            image: _tarball(cluster, built[made.job])
+            for made in builds(cluster, plan)
+            for image in made.images
+        },
+        {name: Tarball(path, on_node=False) for name, path in engine_files(cluster).items()},
     )
 
 
-def _engine(cluster: Cluster, service: Service, built: dict[str, Any]) -> Tarball | None:
-    settings = service.settings
-    if settings.engine_image_source == "tarball" and settings.engine_image_tarball:
-        return Tarball(local_file(cluster, settings.engine_image_tarball), on_node=False)
-    if settings.engine_image_source == "build":
-        return _tarball(cluster, built.get(f"image {_recipe(service).tag}"))
-    return None
+def engine_files(cluster: Cluster) -> dict[str | None, Path]:
+    """Archives of this machine that the inventory names, by the service of their engine."""
+    return {
+        service.name: local_file(cluster, service.settings.engine_image_tarball)
+        for service in cluster.services
+        if service.settings.engine_image_source == "tarball" and service.settings.engine_image_tarball
+    }
 
 
-def _recipe(service: Service) -> ImageRecipe:
-    engine, _ = engines.of_service(service)
-    return images.recipe(service, engine)
+def engine_image(service: PlannedService) -> str:
+    """The image of all ranks of a service."""
+    return service.replicas[0].nodes[0].container.image
 
 
-def _build(recipe: ImageRecipe | build.DebianRecipe, cluster: Cluster, advance: JobAdvance) -> ImageArchive:
-    return build.build(recipe, _images(cluster), advance)
-
-
-def _images(cluster: Cluster) -> Path:
-    folder = (share_dir() if lab_of(cluster) else cache_dir()) / "images"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-def _tarball(cluster: Cluster, archive: ImageArchive | None) -> Tarball | None:
-    if archive is None:
-        return None
+def _tarball(cluster: Cluster, archive: ImageArchive) -> Tarball:
     if lab_of(cluster):
         return Tarball(NODE_SHARE / archive.path.relative_to(share_dir()), on_node=True)
     return Tarball(archive.path, on_node=False)

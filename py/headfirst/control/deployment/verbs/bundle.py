@@ -37,15 +37,13 @@ from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running import artifacts
 from headfirst.control.deployment.running.local_work import JobAdvance, ask_for_root, run_jobs
 from headfirst.control.image_probe import kept
-from headfirst.control.images.archive import ImageArchive
-from headfirst.control.inventory.local_files import local_file
 from headfirst.control.inventory.reading import role_values
 from headfirst.control.machine import packages as machine
 from headfirst.control.paths import cache_dir
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan import trust
-from headfirst.decide.plan.types import Plan, PlannedService
+from headfirst.decide.plan.types import Plan
 from headfirst.decide.plan.weights.decide import at_revision, draft_model
 
 Job = Callable[[JobAdvance], Any]
@@ -99,7 +97,7 @@ def bundle(options: BundleOptions, reporter: Reporter) -> WrittenBundle:
     needs = bundle_needs.needs(cluster, plan, values, hosts)
     needs = with_weights(needs, prepared, weights=options.weights)
     ask_for_root(reporter)
-    if missing := machine.missing(artifacts.packages(cluster)):
+    if missing := machine.missing(artifacts.packages(cluster, plan)):
         title, install = f"Install {', '.join(missing)} on this machine", partial(machine.install, missing)
         run_jobs(reporter, "packages", title, {"apt-get": install}, unit="%")
     jobs = _image_jobs(cluster, plan) | _package_jobs(cluster, hosts, values)
@@ -196,50 +194,21 @@ def _unread(service: Service, what: str, setting: str) -> NotReadyError:
 
 def _image_jobs(cluster: Cluster, plan: Plan) -> dict[str, Job]:
     """Images that are built here, are files, or come from registries, each as parts."""
-    builds, files = artifacts.jobs(cluster), _image_files(cluster, plan)
-    built = {name: image for name, image in _built_images(plan).items() if name in builds}
-    jobs: dict[str, Job] = {name: partial(_built, builds[name], image) for name, image in built.items()}
+    builds, named = artifacts.builds(cluster, plan), artifacts.engine_files(cluster)
+    files = {artifacts.engine_image(plan.service(name)): path for name, path in named.items()}
+    built = {name for build in builds for name in build.images}
+    jobs: dict[str, Job] = {build.job: partial(_built, build, cluster) for build in builds}
     for name in bundle_needs.images(plan):
         if name in files:
             jobs[f"image {name}"] = partial(_from_file, files[name], unpinned(name))
-        elif name not in built.values():
+        elif name not in built:
             jobs[f"image {name}"] = partial(_pulled, name)
     return jobs
 
 
-def _built_images(plan: Plan) -> dict[str, str]:
-    """What the plan calls the images that artifacts.jobs makes, by the names of those jobs."""
-    engine_images = {f"image {image}": image for image in map(_engine_image, plan.services)}
-    routers = [router.container.image for service in plan.services for router in service.routers]
-    watching = plan.monitoring.containers if plan.monitoring else []
-    other_images = {
-        "webui image": [plan.webui.container.image] if plan.webui else [],
-        "router image": routers,
-        "proxy image": [plan.proxy.container.image] if plan.proxy else [],
-        "prometheus image": [
-            monitor.container.image for monitor in watching if monitor.image_source == "build"
-        ],
-    }
-    return engine_images | {name: images[0] for name, images in other_images.items() if images}
-
-
-def _image_files(cluster: Cluster, plan: Plan) -> dict[str, Path]:
-    """Archives of this machine by the image's name in the plan."""
-    archives = {}
-    for service in plan.services:
-        settings = cluster.service(service.name).settings
-        if settings.engine_image_source == "tarball" and settings.engine_image_tarball:
-            archives[_engine_image(service)] = local_file(cluster, settings.engine_image_tarball)
-    return archives
-
-
-def _engine_image(service: PlannedService) -> str:
-    return service.replicas[0].nodes[0].container.image
-
-
-def _built(build: Job, name: str, advance: JobAdvance) -> Collected:
-    image_archive: ImageArchive = build(advance)
-    return _from_file(image_archive.path, name, advance)
+def _built(build: artifacts.Build, cluster: Cluster, advance: JobAdvance) -> Collected:
+    file = build.archive(cluster, advance).path
+    return _joined(_from_file(file, name, advance) for name in build.images)
 
 
 def _from_file(file: Path, name: str, advance: JobAdvance) -> Collected:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running import artifacts
 from headfirst.control.deployment.running.claim import ClaimedCluster, claimed, peek
-from headfirst.control.deployment.running.local_work import ask_for_root, run_jobs
+from headfirst.control.deployment.running.local_work import JobAdvance, ask_for_root, run_jobs
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_up
 from headfirst.control.deployment.running.playbooks import run_phases, run_stages
@@ -90,7 +90,7 @@ def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: 
     if lab_nodes.lab_of(prepared.cluster):
         refuse_unfit(brought_by(prepared.plan, service))
         # Nodes must exist before they are locked.
-        here = _prepare_here(prepared.cluster, options, reporter, builds=bundle is None)
+        here = _prepare_here(prepared, options, reporter, builds=bundle is None)
     closed = Closed.of(bundle, prepared.cluster, prepared.plan) if bundle else None
     if options.check:
         present = peek(prepared.cluster)
@@ -165,12 +165,11 @@ def _carry_out(
         _announce_restarts(prepared, secrets, options, reporter)
     cluster = prepared.cluster
     service = cluster.whole_service(options.service)
-    refuse_unfit(brought_by(prepared.plan, service))
-    built, local = here or _prepare_here(cluster, options, reporter, builds=closed is None)
+    brought_plan = brought_by(prepared.plan, service)
+    refuse_unfit(brought_plan)
+    built, local = here or _prepare_here(prepared, options, reporter, builds=closed is None)
     files = (
-        closed.bundle.artifacts(prepared.plan)
-        if closed
-        else artifacts.collect(_built_for(cluster, service), built)
+        closed.bundle.artifacts(prepared.plan) if closed else artifacts.collect(cluster, brought_plan, built)
     )
     hidden = [*secrets.values(), *hub_tokens(prepared.plan)]  # run_phases adds those of the inventory
     phases = partial(of_up, secrets=secrets, files=files, service=service)
@@ -220,32 +219,26 @@ def _prepared(options: RunOptions) -> Prepared:
     )
 
 
-def _built_for(cluster: Cluster, service: Service | None) -> Cluster:
-    """The cluster whose images are made on this machine."""
-    return cluster if service is None else replace(cluster, services=(service,))
-
-
 def _require_forks(cluster: Cluster) -> None:
     """Ranks of a replica wait for each other in one process each."""
     require_all(max(len(replica.places) for service in cluster.services for replica in service.replicas))
 
 
-def _prepare_here(
-    cluster: Cluster, options: RunOptions, reporter: Reporter, *, builds: bool = True
-) -> LocalWork:
+def _prepare_here(prepared: Prepared, options: RunOptions, reporter: Reporter, *, builds: bool) -> LocalWork:
     """Packages that are missing, then lab nodes and images side by side. Check mode starts no nodes."""
+    cluster = prepared.cluster
     service = cluster.whole_service(options.service)
-    built_for = _built_for(cluster, service)
-    jobs = dict(artifacts.jobs(built_for)) if builds else {}
+    plan = brought_by(prepared.plan, service)
+    jobs: dict[str, Callable[[JobAdvance], Any]] = {**artifacts.jobs(cluster, plan)} if builds else {}
     if options.check:
         lab_nodes.lab_logins(cluster)  # reports what to do when the nodes are not up
     elif lab_nodes.lab_of(cluster):
-        jobs["lab"] = partial(lab_nodes.started, cluster, built_for.services)
+        jobs["lab"] = partial(lab_nodes.started, cluster, (service,) if service else cluster.services)
     if not jobs:
         return {}, []
     ask_for_root(reporter)
     times = []
-    if builds and (missing := packages.missing(artifacts.packages(built_for))):
+    if builds and (missing := packages.missing(artifacts.packages(cluster, plan))):
         if options.check:
             raise NotReadyError(
                 f"this machine lacks {', '.join(missing)}, and --check installs nothing",

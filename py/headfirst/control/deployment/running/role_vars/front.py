@@ -28,7 +28,7 @@ def router_vars(cluster: Cluster, service: PlannedService, secrets: Secrets, fil
             "router_admin_key": secrets.router_key,
             "router_planned": planned[router.host],
             "router_is_last": planned[router.host][-1] == router.container.name,
-            **image_source("headfirst_planned_router_image", files.router),
+            **image_source(files.images.get(router.container.image), "headfirst_planned_router_image_"),
         }
         for router in service.routers
     }
@@ -77,7 +77,7 @@ def webui_vars(
         plan.webui.host: {
             "open_webui_name": plan.webui.container.name,
             "open_webui_container": plan.webui.container.module_spec(),
-            **image_source("headfirst_planned_webui_image", files.webui),
+            **image_source(files.images.get(plan.webui.container.image), "headfirst_planned_webui_image_"),
             "open_webui_url": plan.webui.url,
             # Open WebUI takes a key for each address of its list.
             "open_webui_engine_api_key": ";".join(keys),
@@ -117,7 +117,7 @@ def proxy_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts)
             "proxy_page": proxy.page,
             "proxy_metrics_address": proxy.metrics_address,
             "proxy_metrics_port": proxy.metrics_port,
-            **image_source("headfirst_planned_proxy_image", files.proxy),
+            **image_source(files.images.get(proxy.container.image), "headfirst_planned_proxy_image_"),
         }
         | _keys(secrets)
     }

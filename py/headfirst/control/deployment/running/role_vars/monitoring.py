@@ -12,7 +12,7 @@ import yaml
 
 from headfirst.collection import data_dir
 from headfirst.control.credentials.secrets import Secrets
-from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.artifacts import Artifacts, image_source
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan import metric_rules, monitoring
@@ -97,7 +97,10 @@ def _host(
         hidden.append({"path": monitoring.GRAFANA_SECRETS, "files": password, "group": GRAFANA_GROUP})
         labels[monitoring.GRAFANA] = _digest(pages)
     return {
-        "headfirst_monitoring_images": _images(containers, files),
+        "headfirst_monitoring_images": [
+            {"name": image} | image_source(files.images.get(image))
+            for image in dict.fromkeys(monitor.container.image for monitor in containers)
+        ],
         "monitoring_containers": [
             _container(monitor, labels.get(monitor.container.name)) for monitor in containers
         ],
@@ -113,19 +116,6 @@ def _container(monitor: MonitoringContainer, configuration: str | None) -> dict[
     if configuration:
         spec["labels"] = {**spec.get("labels", {}), CONFIG_LABEL: configuration}
     return {"name": monitor.container.name, "spec": spec, "url": monitor.url, "path": monitor.path}
-
-
-def _images(containers: list[MonitoringContainer], files: Artifacts) -> list[dict[str, Any]]:
-    images: dict[str, dict[str, Any]] = {}
-    for monitor in containers:
-        image: dict[str, Any] = {"name": monitor.container.image, "source": "registry"}
-        built = files.prometheus if monitor.image_source == "build" else None
-        if tarball := files.monitoring.get(monitor.container.image, built):
-            image |= {
-                "source": "tarball", "tarball": str(tarball.path), "tarball_remote": tarball.on_node,
-            }  # fmt: skip
-        images[monitor.container.image] = image
-    return [*images.values()]
 
 
 def _folder(folder: Path, *names: str) -> Files:

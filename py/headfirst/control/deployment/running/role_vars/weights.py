@@ -16,7 +16,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources i
 
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.lab_nodes import shared_demo
-from headfirst.control.deployment.running.artifacts import Artifacts, image_source
+from headfirst.control.deployment.running.artifacts import Artifacts, engine_image, image_source
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.plan.host import outbound
@@ -39,10 +39,11 @@ def tools_vars(cluster: Cluster, plan: Plan, files: Artifacts) -> HostVars:
 
 def service_vars(cluster: Cluster, service: PlannedService, secrets: Secrets, files: Artifacts) -> HostVars:
     """Variables per host for the stages `image` and `weights` of one service."""
+    name = engine_image(service)
     image = {
-        "engine_image_name": service.replicas[0].nodes[0].container.image,
+        "engine_image_name": name,
         "engine_image_programs": service.image_programs,
-        **image_source("engine_image", files.engines[service.name]),
+        **image_source(files.engines.get(service.name) or files.images.get(name), "engine_image_"),
     }
     return {
         member.host: image | _weights(cluster, service, member, secrets) for member in service.weights.members
