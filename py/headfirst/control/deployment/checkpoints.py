@@ -61,14 +61,7 @@ def _draft(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint | N
             return describe(draft.id, draft.source, revision=draft.revision)
         except NotReadyError:
             return None
-    folder = folder_here(cluster, Path(draft.id))
-    if folder is not None:
-        return describe(draft.id, "path", folder=folder)
-    if not probe:
-        return None
-    from headfirst.control.deployment.hosts.head_folder import describe_on_head
-
-    return describe_on_head(host_access(cluster)[service.hosts[0].name], draft.id)
+    return _of_folder(cluster, service, draft.id, probe=probe)
 
 
 def folder_here(cluster: Cluster, folder: Path) -> Path | None:
@@ -98,7 +91,8 @@ def _describe(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint:
         with demo.checkpoint(service.model_id) as folder:
             return describe(service.model_id, "path", folder=folder)
     if settings.source is FOLDER:
-        return _describe_path(cluster, service, Path(settings.model), probe=probe)
+        folder = Path(settings.model)
+        return _of_folder(cluster, service, str(folder), probe=probe) or _by_name(folder)
     try:
         return describe(service.model_id, settings.model_source, revision=trust.revision(settings))
     except InputError as error:
@@ -106,15 +100,20 @@ def _describe(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint:
         raise
 
 
-def _describe_path(cluster: Cluster, service: Service, folder: Path, *, probe: bool) -> Checkpoint:
-    """A folder on the head: read here where it is shared, asked over SSH, or known by its name."""
-    here = folder_here(cluster, folder)
+def _of_folder(cluster: Cluster, service: Service, folder: str, *, probe: bool) -> Checkpoint | None:
+    """The model in a folder of the head: read here where it is shared, or over SSH; None without `probe`."""
+    here = folder_here(cluster, Path(folder))
     if here is not None:
-        return describe(str(folder), "path", folder=here)
-    if probe:
-        from headfirst.control.deployment.hosts.head_folder import describe_on_head
+        return describe(folder, FOLDER.name, folder=here)
+    if not probe:
+        return None
+    from headfirst.control.deployment.hosts.head_folder import describe_on_head
 
-        return describe_on_head(host_access(cluster)[service.hosts[0].name], str(folder))
+    return describe_on_head(host_access(cluster)[service.hosts[0].name], folder)
+
+
+def _by_name(folder: Path) -> Checkpoint:
+    """The model of the catalogue with the folder's name. NotReadyError where there is none."""
     for id in catalogue.ids():
         if id.rpartition("/")[2] == folder.name:
             note = f"{folder} is on the head; its name suggests {id} (--probe reads it)"
