@@ -180,22 +180,9 @@ def print_cases(cases: Sequence[Case], console: Console, *, as_json: bool) -> No
 @contextmanager
 def watcher(console: Console, cases: Sequence[Case], *, as_json: bool) -> Iterator[SmokeWatcher]:
     """What shows the run while it lasts: nothing with `as_json`."""
-    if as_json:
-        yield _SilentSmokeWatcher()
-        return
+    console = Terminal(quiet=True) if as_json else console
     with console.status("Connecting …") as status:
         yield _Lines(console, status, cases)
-
-
-class _SilentSmokeWatcher:
-    def time_left(self, seconds: float) -> None:
-        """Nothing."""
-
-    def started(self, case: Case) -> None:
-        """Nothing."""
-
-    def ended(self, result: CaseResult) -> None:
-        """Nothing."""
 
 
 class _Lines:
