@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,9 @@ import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError, StoppedError
 from headfirst.control.bench import trial
 from headfirst.control.bench.load import SHAPES, Load
+from headfirst.control.bench.requests import Scale
 from headfirst.control.bench.result import BenchSubject, Point, RequestTimes, point
+from headfirst.control.bench.runner import BenchRun, BenchSettings, LoadWatcher
 from headfirst.control.bench.trial import Judged
 from headfirst.control.cli.shown.tune import TuneProgress
 from headfirst.control.deployment.measuring import restored as restoring
@@ -182,15 +184,13 @@ class Cluster:
         self.now = name
 
     @contextmanager
-    def opened(self, _: object, __: object, watcher: Any) -> Iterator[Any]:
-        self.watcher = watcher
+    def opened(self, *_: object) -> Iterator[Any]:
         yield SimpleNamespace(subject=SUBJECT, run=self)
 
-    def measure(self, load: Load) -> Point:
+    def measure(self, load: Load, halfway: Callable[[], None] | None = None) -> Point:
         self.log.append(f"measure {self.now}")
-        self.watcher.started(load, 4)
-        for done in (1, 2, 3):
-            self.watcher.progress(done, 0.1)
+        if halfway:
+            halfway()
         speed = self.speeds[self.now]
         if isinstance(speed, BaseException):
             raise speed
@@ -378,3 +378,22 @@ def test_a_line_that_wins_over_the_group_is_not_written_around(tmp_path: Path) -
         write_arguments([file], ["--new"], "chat")
     assert raised.value.hint == "Write: engine_args=--new for the group chat"
     assert file.read_text() == CHAT_SECTION
+
+
+def test_half_of_the_requests_is_noticed_once() -> None:
+    """Also where the tool reports it late."""
+    seen: list[int] = []
+
+    def run(job: object, progress: Callable[[int], None]) -> list[int]:
+        for done in (1, 3, 4):
+            seen.append(done)
+            progress(done)
+        return [0]
+
+    def attempt(*_: object) -> RequestTimes:
+        return RequestTimes(start=0, end=1, first=0.1, prompt=9, answer=11)
+
+    tool: Any = SimpleNamespace(run=run, attempt=attempt)
+    settings = BenchSettings(SHAPES["chat"], 0, "mark", number=4, warmup=0)
+    BenchRun(tool, "m", settings, Scale(1, 0), LoadWatcher()).measure(LOAD, lambda: seen.append(0))
+    assert seen == [1, 3, 0, 4]

@@ -70,13 +70,24 @@ class BenchRun:
         self._watcher = watcher
         self._next = 0
 
-    def measure(self, load: Load) -> Point:
-        """Send the requests of one load. HeadfirstError: none was sent."""
+    def measure(self, load: Load, halfway: Callable[[], None] | None = None) -> Point:
+        """Send the requests of one load. HeadfirstError: none was sent.
+
+        `halfway` is called when half of them have ended; the load goes on meanwhile.
+        """
         settings = self._settings
         warmup = load.usual_warmup() if settings.warmup is None else settings.warmup
         number = settings.number or _most(load, settings.seconds)
         self._watcher.started(load, warmup + number)
         begin = time.monotonic()
+
+        def progress(done: int) -> None:
+            nonlocal halfway
+            self._watcher.progress(done, time.monotonic() - begin)
+            if halfway and done >= (warmup + number) // 2:
+                now, halfway = halfway, None
+                now()
+
         with tempfile.TemporaryDirectory(prefix="headfirst-bench-") as scratch:
             file = Path(scratch) / "requests.jsonl"
             requests.write(self._bodies(min(warmup + number, _MOST_BODIES)), file)
@@ -84,7 +95,7 @@ class BenchRun:
             job = {"requests": str(file), "warmup": warmup, "number": number, "seconds": settings.seconds}
             results = self._tool.run(
                 {**job, load.kind: value, "timeout": TIMEOUT_S, "seed": settings.seed},
-                lambda done: self._watcher.progress(done, time.monotonic() - begin),
+                progress,
             )
             samples = [self._tool.attempt(RequestTimes, result) for result in results]
         if not samples:

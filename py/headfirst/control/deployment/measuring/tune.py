@@ -135,52 +135,107 @@ def tune(
     """
     label = f"{bench.workload_label(wishes.workload)} × {wishes.repeats}, {len(plan.candidates)} candidates"
     with timed(plan.prepared.cluster, options, "tune", label) as recording:
-        return _tune(options, wishes, plan, _TimedTuneWatcher(watcher, recording), reporter)
+        return _Tuning(options, wishes, plan, watcher, reporter, recording).tune()
 
 
-def _tune(
-    options: RunOptions, wishes: Wishes, plan: Intended, watcher: _TimedTuneWatcher, reporter: Reporter
-) -> tuple[Tuned, Path]:
-    begun = datetime.now(UTC)
-    watcher.trying(None, 0, len(plan.candidates))
-    up(options, reporter)  # nothing is restarted where the service runs as the inventory has it
-    advice: list[Advice] = []
-    subject, base = _measure(options, wishes, _Half(watcher, lambda: advice.extend(_advice(plan, watcher))))
-    more, refused = _accepted(plan.prepared, plan.service, of_advice(advice, plan.candidates))
-    candidates = [*plan.candidates, *more][: wishes.most]
-    trials: list[TuneTrial] = []
-    if candidates:
-        with restored(options, reporter):
-            for number, candidate in enumerate(candidates, 1):
-                watcher.trying(candidate, number, len(candidates))
-                points, why = _try(options, wishes, plan, candidate, watcher, reporter)
-                judged = _judged(base, points, wishes.goal, why)
-                watcher.judged(candidate, judged)
-                trials.append(TuneTrial(candidate=candidate, points=points, judged=judged))
-        # Once more: what changed meanwhile beside the arguments is noise.
-        watcher.trying(None, len(candidates), len(candidates))
-        base = [*base, *_measure(options, wishes, watcher)[1]]
-        trials = [
-            attempt.model_copy(
-                update={"judged": _judged(base, attempt.points, wishes.goal, attempt.judged.why)}
-            )
-            for attempt in trials
-        ]
-    watcher.end()
-    tuned = Tuned(
-        date=begun.isoformat(timespec="seconds"),
-        subject=subject,
-        goal=wishes.goal,
-        seed=wishes.workload.seed,
-        load=wishes.workload.loads[0],
-        baseline=base,
-        trials=trials,
-        left_out={**plan.left_out, **refused},
-        best=trial.best([attempt.judged for attempt in trials], wishes.goal),
-    )
-    folder = state_dir("bench", subject.cluster, f"{begun:%Y%m%d-%H%M%S}-tune")
-    replace_file(folder / FILE, tuned.model_dump_json(indent=2) + "\n")
-    return tuned, folder
+@dataclass
+class _Tuning:
+    """One run: trial after trial, each of which is a stage of the recording."""
+
+    options: RunOptions
+    wishes: Wishes
+    plan: Intended
+    watcher: TuneWatcher
+    reporter: Reporter
+    recording: Recording
+    advice: list[Advice] = field(default_factory=list)
+    stage: str = ""
+
+    def tune(self) -> tuple[Tuned, Path]:
+        begun = datetime.now(UTC)
+        wishes, plan = self.wishes, self.plan
+        self._begin(None, 0, len(plan.candidates))
+        up(self.options, self.reporter)  # nothing is restarted where the service runs as the inventory has it
+        subject, base = self._measure(self.options, self._ask_advice)
+        more, refused = _accepted(plan.prepared, plan.service, of_advice(self.advice, plan.candidates))
+        candidates = [*plan.candidates, *more][: wishes.most]
+        trials: list[TuneTrial] = []
+        if candidates:
+            with restored(self.options, self.reporter):
+                for number, candidate in enumerate(candidates, 1):
+                    self._begin(candidate, number, len(candidates))
+                    points, why = self._try(candidate)
+                    judged = _judged(base, points, wishes.goal, why)
+                    self.watcher.judged(candidate, judged)
+                    trials.append(TuneTrial(candidate=candidate, points=points, judged=judged))
+            # Once more: what changed meanwhile beside the arguments is noise.
+            self._begin(None, len(candidates), len(candidates))
+            base = [*base, *self._measure(self.options)[1]]
+            trials = [
+                attempt.model_copy(
+                    update={"judged": _judged(base, attempt.points, wishes.goal, attempt.judged.why)}
+                )
+                for attempt in trials
+            ]
+        self._end()
+        tuned = Tuned(
+            date=begun.isoformat(timespec="seconds"),
+            subject=subject,
+            goal=wishes.goal,
+            seed=wishes.workload.seed,
+            load=wishes.workload.loads[0],
+            baseline=base,
+            trials=trials,
+            left_out={**plan.left_out, **refused},
+            best=trial.best([attempt.judged for attempt in trials], wishes.goal),
+        )
+        folder = state_dir("bench", subject.cluster, f"{begun:%Y%m%d-%H%M%S}-tune")
+        replace_file(folder / FILE, tuned.model_dump_json(indent=2) + "\n")
+        return tuned, folder
+
+    def _begin(self, candidate: TuneCandidate | None, number: int, total: int) -> None:
+        """The trial before ends, and this one begins with the time left."""
+        self._end()
+        self.stage = "trial" if candidate else "inventory"
+        self.watcher.trying(candidate, number, total)
+        note_left(self.recording.begin(self.stage).left_seconds, self.watcher.note)
+
+    def _end(self) -> None:
+        if self.stage:
+            self.recording.end(self.stage)
+
+    def _try(self, candidate: TuneCandidate) -> tuple[list[Point], str]:
+        """The candidate's repeats; or none, and why it does not serve."""
+        options = changed(self.options, self.plan.service, candidate)
+        try:
+            up(options, self.reporter)
+            return self._measure(options)[1], ""
+        except StoppedError:
+            raise
+        except HeadfirstError as error:  # the role has brought back what served before
+            return [], error.what
+
+    def _measure(
+        self, options: RunOptions, halfway: Callable[[], None] | None = None
+    ) -> tuple[BenchSubject, list[Point]]:
+        """The repeats of one trial: each with requests new to the engine, and the same ones in every trial.
+
+        `halfway` is for the first repeat.
+        """
+        with bench.opened(options, self.wishes.workload, self.watcher) as service:
+            load = self.wishes.workload.loads[0]
+            first = service.run.measure(load, halfway)
+            return service.subject, [
+                first,
+                *(service.run.measure(load) for _ in range(1, self.wishes.repeats)),
+            ]
+
+    def _ask_advice(self) -> None:
+        """That of `diagnose --tuning` now, under load. An engine without figures gives none."""
+        try:
+            self.advice = tuning(self.plan.prepared.cluster, self.plan.service.name).advice or []
+        except HeadfirstError as error:
+            self.watcher.note(f"No advice from the figures under load: {error.what}.")
 
 
 def _judged(base: Sequence[Point], points: Sequence[Point], goal: Goal, why: str) -> Judged:
@@ -193,102 +248,3 @@ def _judged(base: Sequence[Point], points: Sequence[Point], goal: Goal, why: str
             hint="`deploy bench` shows the errors; a lower --concurrency may have none.",
         )
     return trial.judge(scores, trial.score(points, goal), goal)
-
-
-def _try(
-    options: RunOptions,
-    wishes: Wishes,
-    plan: Intended,
-    candidate: TuneCandidate,
-    watcher: TuneWatcher,
-    reporter: Reporter,
-) -> tuple[list[Point], str]:
-    """The candidate's repeats; or none, and why it does not serve."""
-    trial_options = changed(options, plan.service, candidate)
-    try:
-        up(trial_options, reporter)
-        return _measure(trial_options, wishes, watcher)[1], ""
-    except StoppedError:
-        raise
-    except HeadfirstError as error:  # the role has brought back what served before
-        return [], error.what
-
-
-def _measure(
-    options: RunOptions, wishes: Wishes, watcher: bench.BenchWatcher
-) -> tuple[BenchSubject, list[Point]]:
-    """The repeats of one trial: each with requests new to the engine, and the same ones in every trial."""
-    with bench.opened(options, wishes.workload, watcher) as service:
-        load = wishes.workload.loads[0]
-        return service.subject, [service.run.measure(load) for _ in range(wishes.repeats)]
-
-
-def _advice(plan: Intended, watcher: TuneWatcher) -> list[Advice]:
-    """That of `diagnose --tuning` now, under load. An engine without figures gives none."""
-    try:
-        return tuning(plan.prepared.cluster, plan.service.name).advice or []
-    except HeadfirstError as error:
-        watcher.note(f"No advice from the figures under load: {error.what}.")
-        return []
-
-
-class _TimedTuneWatcher(TuneWatcher):
-    """The watcher; each trial begins with the time left, and what it takes is recorded."""
-
-    def __init__(self, watcher: TuneWatcher, recording: Recording) -> None:
-        self._watcher = watcher
-        self._recording = recording
-        self._stage = ""
-
-    def trying(self, candidate: TuneCandidate | None, number: int, total: int) -> None:
-        """As the watcher; the trial before ends."""
-        self.end()
-        self._stage = "inventory" if candidate is None else "trial"
-        self._watcher.trying(candidate, number, total)
-        note_left(self._recording.begin(self._stage).left_seconds, self.note)
-
-    def end(self) -> None:
-        """The last trial ends."""
-        if self._stage:
-            self._recording.end(self._stage)
-
-    def judged(self, candidate: TuneCandidate, judgement: Judged) -> None:
-        self._watcher.judged(candidate, judgement)
-
-    def note(self, text: str) -> None:
-        self._watcher.note(text)
-
-    def started(self, load: Load, requests: int) -> None:
-        self._watcher.started(load, requests)
-
-    def progress(self, done: int, seconds: float) -> None:
-        self._watcher.progress(done, seconds)
-
-    def ended(self, measured: Point) -> None:
-        self._watcher.ended(measured)
-
-
-class _Half(bench.BenchWatcher):
-    """The watcher; calls `halfway` once, when half of the first load's requests have ended."""
-
-    def __init__(self, watcher: TuneWatcher, halfway: Callable[[], None]) -> None:
-        self._watcher = watcher
-        self._halfway: Callable[[], None] | None = halfway
-        self._half = 0
-
-    def note(self, text: str) -> None:
-        self._watcher.note(text)
-
-    def started(self, load: Load, requests: int) -> None:
-        self._half = requests // 2
-        self._watcher.started(load, requests)
-
-    def progress(self, done: int, seconds: float) -> None:
-        """As the watcher; the load goes on meanwhile."""
-        self._watcher.progress(done, seconds)
-        if self._halfway is not None and done >= self._half:
-            halfway, self._halfway = self._halfway, None
-            halfway()
-
-    def ended(self, measured: Point) -> None:
-        self._watcher.ended(measured)
