@@ -6,11 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from headfirst.collection import collection_root
 from headfirst.common.errors import InputError
-from headfirst.control.deployment.hosts.access import (
-    host_access,
-    login_secrets,
-    refuse_missing_tools,
-)
+from headfirst.control.deployment.hosts.access import host_access, login_secrets, refuse_missing_tools
 from headfirst.control.deployment.lab_nodes import lab_logins
 from headfirst.control.deployment.running import inventory
 from headfirst.control.deployment.running.options import RunOptions
@@ -35,10 +31,9 @@ def run_stages(
     reporter: Reporter,
     *,
     secrets: Sequence[str] = (),
-    extra: Sequence[str] = (),
 ) -> RunResult:
     """Run `playbooks/<playbook>` with these variables per host. Raises HeadfirstError unless it ends well."""
-    result = try_stages(playbook, options, cluster, variables, reporter, secrets=secrets, extra=extra)
+    result = try_stages(playbook, options, cluster, variables, reporter, secrets=secrets)
     if not result.ok:
         raise to_error(result, host_access(cluster), cluster.inventories[0])
     return result
@@ -52,7 +47,6 @@ def try_stages(
     reporter: Reporter,
     *,
     secrets: Sequence[str] = (),
-    extra: Sequence[str] = (),
 ) -> RunResult:
     """As run_stages, and the caller judges how it ended."""
     refuse_missing_tools(cluster)
@@ -65,19 +59,14 @@ def try_stages(
             [*cluster.inventories, planned],
             reporter=reporter,
             log_file=new_log_file(cluster.name),
-            extra_vars=[*options.extra_vars, *extra],
+            extra_vars=options.extra_vars,
             limit=limit,
             tags=",".join(options.tags) or None,
             check=options.check,
             diff=options.diff,
             verbosity=options.verbosity,
             hosts=len(cluster.hosts),
-            secrets=[
-                *secrets,
-                *login_secrets(cluster),
-                *cluster.hidden,
-                *url_credentials(variables),
-            ],
+            secrets=[*secrets, *login_secrets(cluster), *cluster.hidden, *url_credentials(variables)],
         )
 
 
@@ -88,7 +77,6 @@ def run_phases(
     reporter: Reporter,
     *,
     secrets: Sequence[str] = (),
-    extra: Sequence[str] = (),
     sources: HostVars | None = None,
     lease: Lease | None = None,
 ) -> RunResult:
@@ -101,17 +89,8 @@ def run_phases(
     for phase, limited in _limited(phases, options, cluster):
         if lease is not None:
             lease.confirm()
-        results.append(
-            run_stages(
-                phase.playbook,
-                options,
-                limited,
-                with_sources(phase.variables, sources or {}),
-                reporter,
-                secrets=secrets,
-                extra=extra,
-            )
-        )
+        variables = with_sources(phase.variables, sources or {})
+        results.append(run_stages(phase.playbook, options, limited, variables, reporter, secrets=secrets))
     if not results:
         raise InputError(
             "no stage of -t acts on a host of --limit and --service",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.claim import foreign, refuse_foreign, run_lock
@@ -76,12 +76,14 @@ def down(target: DownTarget, reporter: Reporter, *, data: bool) -> RunResult:
 
     Of a target with a service: its routers and ranks, and what is theirs.
     """
-    extra = ["headfirst_down_data=true"] if data else []
-    phases = of_down(target.cluster, target.service)
-    if target.options.check:
-        return run_phases(phases, target.options, target.cluster, reporter, extra=extra)
+    cluster, options = target.cluster, target.options
+    phases = of_down(cluster, target.service)
+    if data:
+        options = replace(options, extra_vars=[*options.extra_vars, "headfirst_down_data=true"])
+    if options.check:
+        return run_phases(phases, options, cluster, reporter)
     with (
-        recorded(target.cluster, target.options, "down --data" if data else "down", reporter) as shown,
-        run_lock(target.cluster, target.options, "down", shown) as lease,
+        recorded(cluster, options, "down --data" if data else "down", reporter) as shown,
+        run_lock(cluster, options, "down", shown) as lease,
     ):
-        return run_phases(phases, target.options, target.cluster, shown, extra=extra, lease=lease)
+        return run_phases(phases, options, cluster, shown, lease=lease)
