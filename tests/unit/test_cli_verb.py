@@ -16,10 +16,10 @@ from headfirst.control.cli.verb import _AFTER, _BEFORE, OutputFormat, verb
 from headfirst.control.deployment.running.options import BundleRequest, RunOptions
 from typer.testing import CliRunner
 
-ALL = [name for name in (*_BEFORE, *_AFTER) if name not in ("whole_service", "shown_hosts")]
+ALL: list[Any] = [name for name in (*_BEFORE, *_AFTER) if name not in ("whole_service", "shown_hosts")]
 
 
-def call(*words: str, shared: list[str] = ALL, **kind: Any) -> dict[str, Any]:
+def call(*words: str, shared: list[Any] = ALL, **kind: Any) -> dict[str, Any]:
     """What a fictitious verb is called with."""
     app, given = typer.Typer(), {}
 
@@ -94,64 +94,6 @@ MARKS = {
 }  # fmt: skip
 
 
-def declare(*shared: str, reads: Any = "optional", **own: Any) -> None:
-    """A verb with these options of its own, by the names of its parameters."""
-
-    def hosts(run: RunOptions, output: OutputFormat) -> None: ...
-
-    kind = inspect.Parameter.KEYWORD_ONLY
-    more = [inspect.Parameter(name, kind, default=None, annotation=own[name]) for name in own]
-    signature = inspect.Signature([*inspect.signature(hosts).parameters.values(), *more])
-    hosts.__signature__ = signature  # type: ignore[attr-defined]
-    hosts.__annotations__ |= own
-    verb("deploy hosts cluster.ini", *shared, of=typer.Typer(), inventory=reads)(hosts)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "clash"),
-    [
-        ("service", Annotated[str, typer.Option()], "--service"),
-        ("check", Annotated[bool, typer.Option("--check")], "--check"),
-        ("only", Annotated[str, typer.Option("-l", "--limit")], "--limit, -l"),
-        ("now", Annotated[bool, typer.Option("--now/--plain")], "--plain"),
-        ("wait", Annotated[float, typer.Option(min=1)], "--wait"),
-        ("place", Annotated[str, typer.Option("-i")], "-i"),
-        ("identity", Annotated[str, typer.Option("--vault-id")], "--vault-id"),
-        ("extra_vars", Annotated[str, typer.Option("--more")], "extra_vars"),
-        ("inventory", Annotated[str, typer.Argument()], "inventory"),
-        ("tags", Annotated[str, typer.Argument()], "tags"),
-    ],
-)
-def test_an_own_option_with_the_name_of_a_shared_one_is_no_verb(name: str, kind: Any, clash: str) -> None:
-    with pytest.raises(TypeError, match=rf"^deploy hosts cluster.ini: .*{clash}.* shared option"):
-        declare(**{name: kind})
-
-
-@pytest.mark.parametrize(
-    ("shared", "inventory", "what"),
-    [
-        (["chek"], "optional", "chek"),
-        (["service", "whole_service"], "optional", "--service"),
-        (["limit"], "none", "limit"),
-        (["check", "json"], "none", "check"),
-    ],
-)
-def test_a_shared_option_that_cannot_arrive_is_no_verb(shared: list[str], inventory: str, what: str) -> None:
-    with pytest.raises(TypeError, match=what):
-        declare(*shared, reads=inventory)
-
-
-def test_a_verb_takes_what_its_options_set() -> None:
-    def without_run(output: OutputFormat) -> None: ...
-
-    def without_output(run: RunOptions) -> None: ...
-
-    with pytest.raises(TypeError, match="run is no parameter"):
-        verb("deploy without-run", of=typer.Typer())(without_run)
-    with pytest.raises(TypeError, match="output is no parameter"):
-        verb("deploy without-output", "json", of=typer.Typer())(without_output)
-
-
 def verbs(group: typer.Typer = deploy) -> Iterator[Callable[..., None]]:
     """The command of every verb of `deploy`."""
     yield from (command.callback for command in group.registered_commands if command.callback)
@@ -176,3 +118,22 @@ def test_each_option_that_a_verb_accepts_arrives_in_its_function(
     seen = repr((arrived.get("run"), arrived.get("output")))
     assert [name for name in accepted if MARKS[name][1] not in seen] == []
     assert arrived.keys() == inspect.signature(function).parameters.keys()
+
+
+def test_no_option_of_a_verb_has_the_name_of_a_shared_one() -> None:
+    """The shared option would swallow it."""
+    shared: dict[str, set[str]] = {}
+    own: list[tuple[str, set[str]]] = []
+    for command in verbs():
+        names = inspect.signature(inspect.unwrap(command)).parameters.keys() - {"run", "output"}
+        app = typer.Typer()
+        app.command()(command)
+        for option in typer.main.get_command(app).params:
+            spelt = {str(option.name), *option.opts, *option.secondary_opts}
+            if option.name in names:
+                own.append((f"{command.__qualname__} {option.name}", spelt))
+            else:
+                shared[str(option.name)] = spelt
+    assert {"service", "limit", "wait", "vault_id", "inventory"} <= shared.keys()
+    taken = set().union(*shared.values())
+    assert [(verb, spelt & taken) for verb, spelt in own if spelt & taken] == []

@@ -154,20 +154,15 @@ _AFTER: dict[str, Any] = {
 }
 _DEFAULTS = {float: 0.0, bool: False, int: 0}
 _OF_A_BUNDLE = ("bundle", "signers", "unsigned", "older_bundle")
-_OF_OUTPUT = ("json", "plain")
-_SHARED = {
-    "inventory": _INVENTORY,
-    "inventories": _INVENTORIES,
-    "extra_vars": _EXTRA_VARS,
-    **_BEFORE,
-    **_AFTER,
-    **passwords.OPTIONS,
-}
+Shared = Literal[
+    "limit", "tags", "service", "whole_service", "shown_hosts",
+    "check", "diff", "wait", "bundle", "json", "plain", "verbose",
+]  # fmt: skip
 
 
 def verb(
     example: str,
-    *shared: str,
+    *shared: Shared,
     of: typer.Typer = app,
     inventory: Literal["optional", "required", "alone", "none"] = "optional",
     unless: str = "",
@@ -176,11 +171,9 @@ def verb(
 
     `shared`: names of _BEFORE and _AFTER; `bundle` brings the three options beside it. `inventory`: whether
     one must be given as an argument, `alone` without -i. `unless`: an own option that needs no inventory.
-    TypeError for an option that would not arrive in the function.
     """
 
     def declare(function: Verb) -> Verb:
-        _refuse_lost(example, function, shared, takes_run=inventory != "none")
         parameters = _parameters(function, shared, inventory)
 
         @functools.wraps(function)
@@ -231,34 +224,6 @@ def write_file(path: Path, text: str) -> None:
 
 def _signature(function: Verb) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(function).parameters)
-
-
-def _refuse_lost(example: str, function: Verb, shared: Sequence[str], *, takes_run: bool) -> None:
-    """TypeError where a shared option would swallow one of the verb, or does not arrive in the function."""
-    kinds = inspect.get_annotations(function, eval_str=True)
-    flags = [
-        text for name in kinds.keys() - {"run", "output", "return"} for text in _spelt(name, kinds[name])
-    ]
-    shared_flags = {text for name, kind in _SHARED.items() for text in _spelt(name, kind)}
-    offered = {name for name in (*_BEFORE, *_AFTER) if takes_run or name in _OF_OUTPUT}
-    texts = [text for name in {*shared} & offered for text in _spelt(name, _SHARED[name])]
-    set_ = {name for name, is_set in (("run", takes_run), ("output", {*shared} & {*_OF_OUTPUT})) if is_set}
-    for names, reason in (
-        ({*flags} & shared_flags, "has the name of a shared option: name that one in @verb"),
-        ({*shared} - offered, "is no shared option of such a verb"),
-        ({text for text in texts if texts.count(text) > 1}, "is there twice"),
-        (set_ - kinds.keys(), "is no parameter, and options set it"),
-    ):
-        if names:
-            raise TypeError(f"{example}: {', '.join(sorted(names))} {reason}")
-
-
-def _spelt(name: str, kind: Any) -> list[str]:
-    """What sets a parameter: its name, and the option as it is typed."""
-    kind = kind.__metadata__[0]
-    # In Annotated, typer has the first option in the place of a default.
-    declared = [text for text in (kind.default, *(kind.param_decls or ())) if text is not ...]
-    return [name, *(text for part in declared or [f"--{name.replace('_', '-')}"] for text in part.split("/"))]
 
 
 def _parameters(function: Verb, shared: Sequence[str], inventory: str) -> list[inspect.Parameter]:
