@@ -16,6 +16,8 @@ from fake_hub import COMMIT, MODEL, FakeHub, running
 from fetching import environment, run_fetch
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.role_vars import Up
 from headfirst.control.deployment.running.role_vars.weights import companion_vars
 
 NEXT = "decade" * 6 + "deca"
@@ -116,7 +118,8 @@ def test_the_plan_reads_the_draft_on_its_hub(
     (service,) = prepared.plan.services
     draft = service.draft_model
     assert draft is not None and (draft.described_by, draft.kind) == ("hub", "eagle3")
-    variables = companion_vars(prepared.cluster, service, draft, Secrets())["n1"]
+    up = Up(prepared.cluster, prepared.plan, Secrets(), Artifacts(tmp_path / "wheel"))
+    variables = companion_vars(up, service, draft)["n1"]
     assert (variables["weights_source"], variables["weights_model"]) == ("modelscope", MODEL)
     target = tmp_path / "served"
     done, _ = run_fetch(hub, target, source=variables["weights_source"])

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils import compile_cache as on_nodes
 from headfirst.common.errors import NotReadyError
-from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.role_vars.weights import compile_cache_hosts, compile_cache_vars
 from headfirst.decide.engines import access
@@ -23,11 +22,13 @@ from headfirst.decide.engines import compile_cache as in_image
 from headfirst.decide.plan.compile_cache import PROGRAM
 from headfirst.decide.plan.types import CompileCache, PlannedService
 from headfirst.node.weights import compile_cache
+from run_variables import up_of
 
 TWO_HOSTS = (
     "[head]\nn1 ansible_host=10.0.0.1\n[workers]\nn2 ansible_host=10.0.0.2\n{more}\n"
     "[all:vars]\ngpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\nmodel=Qwen/Qwen3-32B\n"
 )
+
 CACHE = {"name": "g-0", "environment": {"TRITON_CACHE_DIR": f"{on_nodes.LIVE}/triton"}, "program": PROGRAM}
 SPARE = "[spares]\nn3 ansible_host=10.0.0.3"
 
@@ -80,7 +81,7 @@ def test_all_hosts_that_start_alike_get_what_each_rank_compiled(tmp_path: Path) 
     cluster, (service,) = prepared.cluster, prepared.plan.services
     first, second = service.replicas
     assert compile_cache_hosts(cluster, service, first) == ["n1", "n2"]
-    of_hosts = compile_cache_vars(cluster, prepared.plan, service, first, Secrets())
+    of_hosts = compile_cache_vars(up_of(cluster, prepared.plan), service, first)
     # Ansible does what differs by host for one host after the other.
     (cache,) = of_hosts["n1"]["compile_caches"]
     assert of_hosts["n2"]["compile_caches"] == [cache] and of_hosts["n2"]["compile_caches_own"] == []
@@ -89,16 +90,15 @@ def test_all_hosts_that_start_alike_get_what_each_rank_compiled(tmp_path: Path) 
     path.write_text(TWO_HOSTS.format(more=SPARE))
     prepared = prepare([path], [], probe=False)
     ranks = prepared.plan.services[0].replicas[0]
-    with_spare = compile_cache_vars(
-        prepared.cluster, prepared.plan, prepared.plan.services[0], ranks, Secrets()
-    )
+    up = up_of(prepared.cluster, prepared.plan)
+    with_spare = compile_cache_vars(up, prepared.plan.services[0], ranks)
     assert {host: len(variables["compile_caches"]) for host, variables in with_spare.items()} == {
         "n1": 2,
         "n2": 2,
         "n3": 2,
     }
     # The first one gives.
-    assert compile_cache_vars(cluster, prepared.plan, service, second, Secrets()) == {}
+    assert compile_cache_vars(up_of(cluster, prepared.plan), service, second) == {}
     assert compile_cache_hosts(cluster, planned(tmp_path), planned(tmp_path).replicas[0]) == []
 
 

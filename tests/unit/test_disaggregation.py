@@ -14,6 +14,7 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.host.requirements import requirements
 from headfirst.decide.plan.types import Plan, PlannedReplica
+from run_variables import up_of
 
 pytestmark = pytest.mark.usefixtures("no_hub")
 
@@ -277,9 +278,8 @@ def test_the_router_and_the_supervisors_get_the_role(tmp_path: Path) -> None:
     whole = planned(cluster(tmp_path, "replicas=3", hosts=3)).services[0].routers[0].container
     # Its arguments stay where the shape changes; the check of requests is before it, or is not.
     assert service.routers[0].container.command[1:] == whole.command[2:]
-    variables = [
-        next(iter(replica_vars(its, service, replica, secrets).values())) for replica in service.replicas
-    ]
+    up = up_of(its, plan, secrets)
+    variables = [next(iter(replica_vars(up, service, replica).values())) for replica in service.replicas]
     assert [each["engine_supervision"]["worker"]["worker_type"] for each in variables] == [
         *["prefill", "decode", "decode"]
     ]

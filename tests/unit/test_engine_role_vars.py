@@ -11,7 +11,6 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
 from headfirst.collection import collection_root
-from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running import inventory
 from headfirst.control.deployment.running.role_vars import HostVars
@@ -19,6 +18,7 @@ from headfirst.control.deployment.running.role_vars.engine import replica_vars
 from headfirst.control.deployment.running.role_vars.hosts import check_vars
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster
+from run_variables import up_of
 
 INVENTORY = """[head]
 node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G nic=eth0 hca=none
@@ -49,9 +49,8 @@ def as_ansible_reads(folder: Path, cluster: Cluster, variables: HostVars) -> dic
 def test_the_role_takes_what_the_engine_gives(tmp_path: Path, engine: str) -> None:
     made = prepared(tmp_path, f"engine={engine}")
     (service,) = made.plan.services
-    found = as_ansible_reads(
-        tmp_path, made.cluster, replica_vars(made.cluster, service, service.replicas[0], Secrets())
-    )
+    variables = replica_vars(up_of(made.cluster, made.plan), service, service.replicas[0])
+    found = as_ansible_reads(tmp_path, made.cluster, variables)
     options = SPEC["argument_specs"]["main"]["options"]
     given = {key: value for key, value in found.items() if key in options}
     checked = ArgumentSpecValidator(options).validate(given)
@@ -67,7 +66,7 @@ def test_the_role_takes_what_the_engine_gives(tmp_path: Path, engine: str) -> No
 def test_limits_of_time_reach_the_role_as_the_plan_has_them(tmp_path: Path) -> None:
     made = prepared(tmp_path, "ready_timeout=700", "hang_timeout=70", "drain_timeout=7")
     (service,) = made.plan.services
-    (found, _) = replica_vars(made.cluster, service, service.replicas[0], Secrets()).values()
+    (found, _) = replica_vars(up_of(made.cluster, made.plan), service, service.replicas[0]).values()
     limits = service.readiness
     assert (limits.start_seconds, limits.silence_seconds, service.drain_seconds) == (700, 70, 7)
     assert (found["engine_ready_timeout"], found["engine_drain_timeout"]) == (700, 7)

@@ -12,6 +12,7 @@ from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
 from headfirst.control.deployment.running.phases import of_down, of_up
+from headfirst.control.deployment.running.role_vars import Up
 from headfirst.control.deployment.running.role_vars.hosts import check_vars, hardware_vars
 from headfirst.control.deployment.running.role_vars.monitoring import monitoring_vars
 from headfirst.control.inventory.inventory import load
@@ -22,6 +23,7 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.plan import monitoring
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
+from run_variables import up_of
 
 pytestmark = pytest.mark.usefixtures("no_hub")
 
@@ -34,6 +36,7 @@ SERVICES = (
     f"[chat]\n{HOSTS}\n[chat:vars]\nmodel=deepseek-ai/DeepSeek-R1-Distill-Llama-70B\nreplicas={{replicas}}\n"
     "[small]\nnode5 ansible_host=192.0.2.5\n[small:vars]\nmodel=Qwen/Qwen3-0.6B\nengine={engine}\n"
 )
+
 WATCHED = "[monitoring]\nwatcher ansible_host=192.0.2.9\n"
 
 
@@ -50,7 +53,7 @@ def made(
 def test_without_the_group_there_is_nothing(tmp_path: Path) -> None:
     cluster, plan = made(tmp_path, watched="")
     assert "monitoring" not in json.loads(plan.model_dump_json())
-    assert monitoring_vars(cluster, plan, SECRETS, FILES) == {}
+    assert monitoring_vars(up_of(cluster, plan)) == {}
     assert not [phase for phase in of_down(cluster) if "monitoring" in phase.playbook]
 
 
@@ -167,9 +170,8 @@ def _services(found: tuple[Cluster, Plan]) -> tuple[Cluster, Any]:
 def test_new_targets_do_not_restart_prometheus(tmp_path: Path) -> None:
     def digest(replicas: int, text: str = "") -> str:
         cluster, plan = made(tmp_path, text, replicas=replicas)
-        (one, _) = monitoring_vars(cluster, plan, SECRETS.with_keys(["chat", "small"]), FILES)["watcher"][
-            "monitoring_containers"
-        ]
+        up = up_of(cluster, plan, SECRETS.with_keys(["chat", "small"]))
+        (one, _) = monitoring_vars(up)["watcher"]["monitoring_containers"]
         return str(one["spec"]["labels"]["headfirst.configuration"])
 
     # The list of ranks is a rule; their targets are not.
@@ -192,7 +194,7 @@ def test_a_key_is_given_where_the_engine_asks_for_it(tmp_path: Path) -> None:
     keyed = {job["job_name"]: job["authorization"] for job in jobs if "authorization" in job}
     assert keyed == {"engine-small": {"credentials_file": "/etc/headfirst/prometheus-keys/small"}}
     secrets = SECRETS.with_keys(["chat", "small"])
-    given = monitoring_vars(cluster, plan, secrets, FILES)["watcher"]
+    given = monitoring_vars(up_of(cluster, plan, secrets))["watcher"]
     assert given["monitoring_secrets"][0] == {
         "path": "/etc/headfirst/prometheus-keys",
         "files": {"small": secrets.api_key("small")},
@@ -211,7 +213,7 @@ def test_an_image_that_is_built_here(tmp_path: Path) -> None:
     cluster, plan = made(tmp_path, "prometheus_image_source=build\ngrafana=false\n")
     tarball = Tarball(Path("/images/prometheus.tar"), on_node=True)
     files = Artifacts(Path("node.whl"), {monitoring.BUILT_IMAGE: tarball})
-    given = monitoring_vars(cluster, plan, SECRETS, files)
+    given = monitoring_vars(Up(cluster, plan, SECRETS, files))
     assert given["watcher"]["headfirst_monitoring_images"] == [
         {
             "name": monitoring.BUILT_IMAGE,

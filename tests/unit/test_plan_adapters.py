@@ -18,7 +18,6 @@ from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.checkpoints.adapter import parse, read_folder, read_hub
 from headfirst.control.cli.app import app
-from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts import head_folder
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.role_vars.weights import companion_vars, hub_tokens
@@ -29,6 +28,7 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.plan.types import Plan, PlannedService
 from headfirst.decide.plan.weights.decide import adapters
 from pydantic import ValidationError
+from run_variables import up_of
 from typer.testing import CliRunner
 
 INVENTORY = Path(__file__).resolve().parents[2] / "inventories" / "a100x1-70b.ini"
@@ -110,7 +110,7 @@ def test_whoever_fetches_an_adapter_has_the_token_of_its_hub(
     assert checkpoint is not None
     plan = planned(cluster, checkpoint)
     (service,) = plan.services
-    found = companion_vars(cluster, service, service.adapters[0], Secrets())
+    found = companion_vars(up_of(cluster, plan), service, service.adapters[0])
     assert {host: own["weights_hub_token"] for host, own in found.items()} == dict.fromkeys(
         ("n1", "n2", "n3"), "t0ken"
     )

@@ -12,7 +12,6 @@ from draft_folders import EAGLE3, EAGLE3_TENSORS, SPECULATORS, draft_folder
 from headfirst.common.errors import InputError
 from headfirst.control.checkpoints.describe import describe
 from headfirst.control.cli.app import app
-from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts import head_folder
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.role_vars.weights import companion_vars
@@ -22,6 +21,7 @@ from headfirst.decide.plan.host.requirements import requirements
 from headfirst.decide.plan.types import PlannedService
 from headfirst.decide.plan.weights.decide import draft_model
 from pydantic import ValidationError
+from run_variables import up_of
 from typer.testing import CliRunner
 
 BYTES = 2 * sum(math.prod(shape) for shape in EAGLE3_TENSORS.values())
@@ -372,7 +372,7 @@ def test_every_host_gets_the_whole_draft_at_its_revision(
     each = prepared(tmp_path, monkeypatch, lines, nodes=2, gpus=8, model="Qwen/Qwen3-32B")
     planned = each.plan.services[0]
     assert planned.weights.shares and planned.draft_model
-    variables = companion_vars(each.cluster, planned, planned.draft_model, Secrets())
+    variables = companion_vars(up_of(each.cluster, each.plan), planned, planned.draft_model)
     assert set(variables) == {"n1", "n2"}
     for of_host in variables.values():
         assert (of_host["weights_dir"], of_host["weights_name"]) == ("/data/drafts/a", "b-eagle3--v1")

@@ -19,6 +19,7 @@ from headfirst.decide.hardware.facts import FolderFacts
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.types import Weights
+from run_variables import up_of
 
 GB = 10**9
 INVENTORY = """
@@ -168,8 +169,9 @@ def test_the_ranks_start_after_the_job_that_the_plan_chose(
     cluster: Cluster, checkpoint: Checkpoint, setting: object, expected: list[str] | None
 ) -> None:
     chosen = with_settings(cluster, weights_warm_cache=setting)
-    service = planned(chosen, checkpoint).services[0]
-    own = replica_vars(chosen, service, service.replicas[0], Secrets().with_keys([None]))["node2"]
+    plan = planned(chosen, checkpoint)
+    up, service = up_of(chosen, plan, Secrets().with_keys([None])), plan.services[0]
+    own = replica_vars(up, service, service.replicas[0])["node2"]
     argv = own["engine_warm_argv"]
     assert argv == ([*argv[:3], *expected] if expected else [])
     if expected:

@@ -7,12 +7,12 @@ does not serve ends at the first one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.artifacts import Artifacts, registry_logins
-from headfirst.control.deployment.running.role_vars import HostVars, merged
+from headfirst.control.deployment.running.role_vars import HostVars, Up, merged
 from headfirst.control.deployment.running.role_vars.engine import (
     replica_vars,
     standby_vars,
@@ -22,11 +22,10 @@ from headfirst.control.deployment.running.role_vars.engine import (
 )
 from headfirst.control.deployment.running.role_vars.front import (
     deregister_vars,
-    proxy_stop_vars,
+    page_stop_vars,
     proxy_vars,
     router_stop_vars,
     router_vars,
-    webui_stop_vars,
     webui_vars,
 )
 from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
@@ -41,7 +40,7 @@ from headfirst.control.deployment.running.role_vars.weights import (
     tools_vars,
 )
 from headfirst.control.deployment.running.stages import ALONE, STAGES, Scope
-from headfirst.decide.cluster.types import Cluster, Host, Service
+from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan.types import Plan, PlannedService
 
 _ALONE = (*ALONE, "stop_monitoring.yml")
@@ -56,67 +55,39 @@ class Phase:
     title: str = ""
 
 
-@dataclass(frozen=True)
-class _Up:
-    """What the variables of every stage are made of."""
-
-    cluster: Cluster
-    plan: Plan
-    secrets: Secrets
-    files: Artifacts
-    services: Sequence[PlannedService]  # those that the run brings
-    peers: Sequence[Host] | None = None  # hosts that must answer; None: all
-
-
 # From the run and what it is for; no variables where the stage is not needed.
 _VARIABLES: Mapping[tuple[Scope, str], Callable[..., HostVars]] = {
     ("cluster", "check.yml"): lambda up: hardware_vars(up.cluster, up.plan, up.peers),
     ("cluster", "machine.yml"): lambda up: merged(
-        hardware_vars(up.cluster, up.plan, up.peers),
-        tools_vars(up.cluster, up.plan, up.files),
-        supervisor_vars(up.cluster, up.secrets),
+        hardware_vars(up.cluster, up.plan, up.peers), tools_vars(up), supervisor_vars(up)
     ),
-    ("service", "image.yml"): lambda up, service: service_vars(up.cluster, service, up.secrets, up.files),
-    ("service", "weights.yml"): lambda up, service: service_vars(up.cluster, service, up.secrets, up.files),
-    ("companion", "weights.yml"): lambda up, service, companion: companion_vars(
-        up.cluster, service, companion, up.secrets
-    ),
-    ("service", "router.yml"): lambda up, service: router_vars(up.cluster, service, up.secrets, up.files),
-    ("replica", "serve.yml"): lambda up, service, replica: replica_vars(
-        up.cluster, service, replica, up.secrets
-    ),
-    ("replica", "standby.yml"): lambda up, service, replica: (
-        standby_vars(up.cluster, service, replica, up.secrets) if up.cluster.spares else {}
-    ),
-    ("replica", "compile_cache.yml"): lambda up, service, replica: compile_cache_vars(
-        up.cluster, up.plan, service, replica, up.secrets
-    ),
+    ("service", "image.yml"): service_vars,
+    ("service", "weights.yml"): service_vars,
+    ("companion", "weights.yml"): companion_vars,
+    ("service", "router.yml"): router_vars,
+    ("replica", "serve.yml"): replica_vars,
+    ("replica", "standby.yml"): standby_vars,
+    ("replica", "compile_cache.yml"): compile_cache_vars,
     ("service", "prune.yml"): lambda up, service: (
         version_vars(up.cluster.service(service.name)) if len(service.replicas) > 1 else {}
     ),
-    ("service", "deregister.yml"): lambda up, service: deregister_vars(service, up.secrets),
-    ("cluster", "webui.yml"): lambda up: webui_vars(up.plan, up.services, up.secrets, up.files),
-    ("cluster", "proxy.yml"): lambda up: proxy_vars(up.cluster, up.plan, up.secrets, up.files),
+    ("service", "deregister.yml"): deregister_vars,
+    ("cluster", "webui.yml"): webui_vars,
+    ("cluster", "proxy.yml"): proxy_vars,
     ("cluster", "close.yml"): lambda up: (
         hardware_vars(up.cluster, up.plan, up.peers) if up.plan.proxy else {}
     ),
-    ("cluster", "monitoring.yml"): lambda up: monitoring_vars(up.cluster, up.plan, up.secrets, up.files),
+    ("cluster", "monitoring.yml"): monitoring_vars,
 }
 
 
 # What comes before an image can be asked.
-_UNTIL_IMAGE = ("check.yml", "machine.yml", "image.yml")
+UNTIL_IMAGE = ("check.yml", "machine.yml", "image.yml")
 
 
-def until_image(phases: Sequence[Phase]) -> tuple[list[Phase], list[Phase]]:
-    """The phases, of `of_up` with `divided`, that bring the images of all services, and the others."""
-    first = [phase for phase in phases if phase.playbook in _UNTIL_IMAGE]
-    return first, [phase for phase in phases if phase not in first]
-
-
-def until_weights(phases: Sequence[Phase]) -> tuple[list[Phase], list[Phase]]:
-    """Such phases that bring the weights of all services, and the others."""
-    first = [phase for phase in phases if phase.playbook == "weights.yml"]
+def divided_at(playbooks: Collection[str], phases: Sequence[Phase]) -> tuple[list[Phase], list[Phase]]:
+    """The phases, of `of_up` with `divided`, that run these playbooks, and the others."""
+    first = [phase for phase in phases if phase.playbook in playbooks]
     return first, [phase for phase in phases if phase not in first]
 
 
@@ -137,13 +108,13 @@ def of_up(
     services = [planned for planned in plan.services if service is None or planned.name == service.name]
     # A host of another service may be away.
     peers = cluster.limited_hosts if service else None
-    stages = _stages(_Up(cluster, plan, secrets, files, services, peers))
+    stages = _stages(Up(cluster, plan, secrets, files, services, peers))
     phases = [phase for phase in stages if phase.variables]
     single_run = _is_single_run(cluster) and not plan.services[0].companions and not divided
     return _joined("up.yml", phases) if single_run else phases
 
 
-def _stages(up: _Up) -> Iterator[Phase]:
+def _stages(up: Up) -> Iterator[Phase]:
     """The runs of STAGES. Stages in a row with one scope run for one service or replica after the other."""
     playbooks = dict.fromkeys((stage.scope, stage.playbook) for stage in STAGES)
     logins = registry_logins(up.cluster)
@@ -196,7 +167,7 @@ def of_down(cluster: Cluster, service: Service | None = None) -> list[Phase]:
         return [phase for phase in stops if phase.variables]
     phases = [
         Phase("stop_monitoring.yml", monitoring_stop_vars(cluster)),
-        Phase("stop_page.yml", merged(webui_stop_vars(cluster), proxy_stop_vars(cluster))),
+        Phase("stop_page.yml", page_stop_vars(cluster)),
         *stops,
         Phase("clean.yml", {host.name: {} for host in cluster.hosts}),
     ]

@@ -9,7 +9,7 @@ from headfirst.common.errors import InputError
 from headfirst.control.deployment.answered import Answered, answered, refuse_changes
 from headfirst.control.deployment.prepare import Prepared
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.phases import Phase, until_image, until_weights
+from headfirst.control.deployment.running.phases import UNTIL_IMAGE, Phase, divided_at
 from headfirst.control.deployment.running.stages import starts_ranks
 from headfirst.control.deployment.verbs.rehearse import beside, in_up
 from headfirst.control.run.reporters.reporter import Reporter
@@ -52,14 +52,14 @@ class Stages:
         bringing, rest = self._divided(prepared)
         results = [] if after_image else [self._run(bringing, prepared)]
         if rehearsed:
-            weights, rest = until_weights(rest)
+            weights, rest = divided_at(["weights.yml"], rest)
             with beside(rehearsed, self.reporter) as shown:
                 results.append(self._run(weights, prepared, shown))
         return joined([*results, self._run(rest, prepared)])
 
     def _divided(self, prepared: Prepared) -> tuple[list[Phase], list[Phase]]:
         """The stages that bring images, and those after them."""
-        return until_image(self.phases(prepared.cluster, prepared.plan, divided=True))
+        return divided_at(UNTIL_IMAGE, self.phases(prepared.cluster, prepared.plan, divided=True))
 
     def _run(self, phases: list[Phase], prepared: Prepared, shown: Reporter | None = None) -> RunResult:
         return self.run(phases, cluster=prepared.cluster, reporter=shown or self.reporter)

@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.plan.types import Plan, PlannedService
+
 HostVars = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Up:
+    """What the variables of every stage of `deploy up` are made of."""
+
+    cluster: Cluster
+    plan: Plan
+    secrets: Secrets
+    files: Artifacts
+    services: Sequence[PlannedService] = ()  # those that the run brings
+    peers: Sequence[Host] | None = None  # hosts that must answer; None: all
 
 
 def with_sources(variables: HostVars, sources: HostVars) -> HostVars:

@@ -12,7 +12,7 @@ import yaml
 
 from headfirst.common import container_names as names
 from headfirst.control.credentials.secrets import Secrets
-from headfirst.control.deployment.running.role_vars import HostVars
+from headfirst.control.deployment.running.role_vars import HostVars, Up
 from headfirst.control.deployment.running.role_vars.weights import compile_cache_hosts
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Host, Replica, Service
@@ -23,11 +23,9 @@ from headfirst.decide.plan.types import Node, PlannedReplica, PlannedService, Re
 SUPERVISOR = "/opt/headfirst/venv/bin/headfirst-supervisor"
 
 
-def replica_vars(
-    cluster: Cluster, service: PlannedService, replica: PlannedReplica, secrets: Secrets
-) -> HostVars:
+def replica_vars(up: Up, service: PlannedService, replica: PlannedReplica) -> HostVars:
     """Variables per host for `playbooks/serve.yml`: the ranks of one replica."""
-    planned = planned_ranks(cluster)
+    secrets, planned = up.secrets, planned_ranks(up.cluster)
     waiting = standby_generations(service, replica)
     supervised = supervision(service, replica, secrets)
     version = service_version(service, secrets)
@@ -45,7 +43,7 @@ def replica_vars(
                 for earlier in service.replicas[: replica.index]
             ],
             "engine_version": version,
-            "engine_compile_cache_travels": bool(compile_cache_hosts(cluster, service, replica)),
+            "engine_compile_cache_travels": bool(compile_cache_hosts(up.cluster, service, replica)),
             "engine_drain_timeout": service.drain_seconds,
             # What waits beside the ranks must outlive their change.
             "engine_standbys": [{"generation": name} for name in waiting],
@@ -54,18 +52,18 @@ def replica_vars(
     }
 
 
-def supervisor_vars(cluster: Cluster, secrets: Secrets) -> HostVars:
+def supervisor_vars(up: Up) -> HostVars:
     """Variables per host for the stage `supervisor`."""
-    members = [host.address for host in cluster.nodes]
+    members = [host.address for host in up.cluster.nodes]
     return {
         host.name: {
             "supervisor_address": host.address,
             "supervisor_members": members,
-            "supervisor_token": secrets.supervisor_token,
-            "supervisor_keys": secrets.supervisor_keys(host.address, members),
-            "supervisor_port": cluster.settings.supervisor_port,
+            "supervisor_token": up.secrets.supervisor_token,
+            "supervisor_keys": up.secrets.supervisor_keys(host.address, members),
+            "supervisor_port": up.cluster.settings.supervisor_port,
         }
-        for host in cluster.nodes
+        for host in up.cluster.nodes
     }
 
 
@@ -180,11 +178,11 @@ def _config(service: PlannedService, secrets: Secrets) -> dict[str, Any]:
     return {name: json.loads(blanks.filled(text, keys)) for name, text in service.config_file.items()}
 
 
-def standby_vars(
-    cluster: Cluster, service: PlannedService, replica: PlannedReplica, secrets: Secrets
-) -> HostVars:
+def standby_vars(up: Up, service: PlannedService, replica: PlannedReplica) -> HostVars:
     """Variables per host for `playbooks/standby.yml`: one replica's hosts, and the spares."""
-    spares = [host.name for host in cluster.spares]
+    spares = [host.name for host in up.cluster.spares]
+    if not spares:
+        return {}
     variables: HostVars = {
         host: {
             "engine_name": replica.nodes[0].container.name,
@@ -197,7 +195,7 @@ def standby_vars(
     }
     for generation, standby in standby_generations(service, replica).items():
         for node in standby.replica.nodes:
-            waits = _waits(service, replica, standby, node, secrets)
+            waits = _waits(service, replica, standby, node, up.secrets)
             variables[node.host]["engine_standbys"].append({"generation": generation, **waits})
     return variables
 

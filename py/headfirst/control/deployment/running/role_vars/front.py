@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headfirst.common import container_names as names
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.certificate import certificate_of
-from headfirst.control.deployment.running.artifacts import Artifacts, image_source
-from headfirst.control.deployment.running.role_vars import HostVars
+from headfirst.control.deployment.running.artifacts import image_source
+from headfirst.control.deployment.running.role_vars import HostVars, Up
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan.front.proxy import service_name
 from headfirst.decide.plan.front.webui import chats
 from headfirst.decide.plan.types import Plan, PlannedService
 
 
-def router_vars(cluster: Cluster, service: PlannedService, secrets: Secrets, files: Artifacts) -> HostVars:
+def router_vars(up: Up, service: PlannedService) -> HostVars:
     """Variables per host for `playbooks/router.yml`: the routers of one service."""
-    planned = _planned(cluster)
+    planned = _planned(up.cluster)
     return {
         router.host: {
             "router_name": router.container.name,
             "router_container": router.container.module_spec(),
             "router_url": router.url,
-            "router_api_key": secrets.api_key(service.name),
-            "router_admin_key": secrets.router_key,
+            "router_api_key": up.secrets.api_key(service.name),
+            "router_admin_key": up.secrets.router_key,
             "router_planned": planned[router.host],
             "router_is_last": planned[router.host][-1] == router.container.name,
-            **image_source(files.images.get(router.container.image), "headfirst_planned_router_image_"),
+            **image_source(up.files.images.get(router.container.image), "headfirst_planned_router_image_"),
         }
         for router in service.routers
     }
 
 
-def deregister_vars(service: PlannedService, secrets: Secrets) -> HostVars:
+def deregister_vars(up: Up, service: PlannedService) -> HostVars:
     """Variables per host for `playbooks/deregister.yml`."""
     replicas = [replica.engine_url for replica in service.replicas]
     return {
         router.host: {
             "headfirst_deregister_url": router.url,
             "headfirst_deregister_replicas": replicas,
-            "headfirst_deregister_admin_key": secrets.router_key,
+            "headfirst_deregister_admin_key": up.secrets.router_key,
         }
         for router in service.routers
     }
@@ -61,14 +60,12 @@ def _planned(cluster: Cluster) -> dict[str, list[str]]:
     return containers
 
 
-def webui_vars(
-    plan: Plan, services: Sequence[PlannedService], secrets: Secrets, files: Artifacts
-) -> HostVars:
+def webui_vars(up: Up) -> HostVars:
     """Variables for `playbooks/webui.yml`; none where no service answers chats.
 
-    The page offers every service, and is proven with one of `services`, which the run brings.
+    The page offers every service, and is proven with one that the run brings.
     """
-    brought = chats(services)
+    plan, secrets, brought = up.plan, up.secrets, chats(up.services)
     if plan.webui is None or not brought:
         return {}
     answering = chats(plan.services)
@@ -77,7 +74,7 @@ def webui_vars(
         plan.webui.host: {
             "open_webui_name": plan.webui.container.name,
             "open_webui_container": plan.webui.container.module_spec(),
-            **image_source(files.images.get(plan.webui.container.image), "headfirst_planned_webui_image_"),
+            **image_source(up.files.images.get(plan.webui.container.image), "headfirst_planned_webui_image_"),
             "open_webui_url": plan.webui.url,
             # Open WebUI takes a key for each address of its list.
             "open_webui_engine_api_key": ";".join(keys),
@@ -91,16 +88,12 @@ def webui_vars(
     }
 
 
-def webui_stop_vars(cluster: Cluster) -> HostVars:
-    """Variables per host for the chat page's part of `playbooks/down.yml`."""
-    return {cluster.webui.name: {"open_webui_name": names.WEBUI}}
-
-
-def proxy_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
+def proxy_vars(up: Up) -> HostVars:
     """Variables for `playbooks/proxy.yml`; none where there is no proxy."""
-    if plan.proxy is None:
+    proxy = up.plan.proxy
+    if proxy is None:
         return {}
-    proxy, presented = plan.proxy, certificate_of(cluster, secrets)
+    presented = certificate_of(up.cluster, up.secrets)
     return {
         proxy.host: {
             "proxy_name": proxy.container.name,
@@ -112,14 +105,14 @@ def proxy_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts)
             "proxy_certificate_ends": presented.ends,
             "proxy_services": [service.model_dump() for service in proxy.services],
             "proxy_service_api_keys": {
-                service_name(service.name): secrets.api_key(service.name) for service in plan.services
+                service_name(service.name): up.secrets.api_key(service.name) for service in up.plan.services
             },
             "proxy_page": proxy.page,
             "proxy_metrics_address": proxy.metrics_address,
             "proxy_metrics_port": proxy.metrics_port,
-            **image_source(files.images.get(proxy.container.image), "headfirst_planned_proxy_image_"),
+            **image_source(up.files.images.get(proxy.container.image), "headfirst_planned_proxy_image_"),
         }
-        | _keys(secrets)
+        | _keys(up.secrets)
     }
 
 
@@ -128,9 +121,9 @@ def keys_vars(cluster: Cluster, secrets: Secrets) -> HostVars:
     return {cluster.webui.name: _keys(secrets)}
 
 
-def proxy_stop_vars(cluster: Cluster) -> HostVars:
+def page_stop_vars(cluster: Cluster) -> HostVars:
     """Variables for `playbooks/stop_page.yml`."""
-    return {cluster.webui.name: {"proxy_name": names.PROXY}}
+    return {cluster.webui.name: {"open_webui_name": names.WEBUI, "proxy_name": names.PROXY}}
 
 
 def closed_ports(plan: Plan, host: str) -> list[str]:

@@ -11,9 +11,8 @@ from typing import Any
 import yaml
 
 from headfirst.collection import data_dir
-from headfirst.control.credentials.secrets import Secrets
-from headfirst.control.deployment.running.artifacts import Artifacts, image_source
-from headfirst.control.deployment.running.role_vars import HostVars
+from headfirst.control.deployment.running.artifacts import image_source
+from headfirst.control.deployment.running.role_vars import HostVars, Up
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan import metric_rules, monitoring
 from headfirst.decide.plan.dashboards import dashboard
@@ -26,15 +25,15 @@ GRAFANA_USER, GRAFANA_GROUP = 472, 0
 CONFIG_LABEL = "headfirst.configuration"
 
 
-def monitoring_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
+def monitoring_vars(up: Up) -> HostVars:
     """Variables per host; none without a group [monitoring]."""
-    planned = plan.monitoring
+    planned = up.plan.monitoring
     if planned is None:
         return {}
     return {
-        host.name: _host(cluster, plan, planned, host.name, secrets, files)
-        for host in cluster.hosts
-        if host.name == planned.host or host in cluster.nodes
+        host.name: _host(up, planned, host.name)
+        for host in up.cluster.hosts
+        if host.name == planned.host or host in up.cluster.nodes
     }
 
 
@@ -68,9 +67,8 @@ def grafana_files(planned: Monitoring) -> Files:
     }
 
 
-def _host(
-    cluster: Cluster, plan: Plan, planned: Monitoring, name: str, secrets: Secrets, files: Artifacts
-) -> dict[str, Any]:
+def _host(up: Up, planned: Monitoring, name: str) -> dict[str, Any]:
+    cluster, plan, secrets = up.cluster, up.plan, up.secrets
     containers = [monitor for monitor in planned.containers if monitor.host == name]
     folders: list[dict[str, Any]] = [{"path": monitoring.TEXTFILES, "owner": 0, "mode": "0755"}]
     trees: list[dict[str, Any]] = []
@@ -98,7 +96,7 @@ def _host(
         labels[monitoring.GRAFANA] = _digest(pages)
     return {
         "headfirst_monitoring_images": [
-            {"name": image} | image_source(files.images.get(image))
+            {"name": image} | image_source(up.files.images.get(image))
             for image in dict.fromkeys(monitor.container.image for monitor in containers)
         ],
         "monitoring_containers": [

@@ -14,11 +14,10 @@ from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources i
     SOURCES,
 )
 
-from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.lab_nodes import shared_demo
-from headfirst.control.deployment.running.artifacts import Artifacts, engine_image, image_source
-from headfirst.control.deployment.running.role_vars import HostVars
-from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.control.deployment.running.artifacts import engine_image, image_source
+from headfirst.control.deployment.running.role_vars import HostVars, Up
+from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.host import outbound
 from headfirst.decide.plan.types import Companion, Plan, PlannedReplica, PlannedService, WeightsMember
 
@@ -32,27 +31,36 @@ _WHOLE = {
 }
 
 
-def tools_vars(cluster: Cluster, plan: Plan, files: Artifacts) -> HostVars:
+def tools_vars(up: Up) -> HostVars:
     """Variables per host for the stage `tools`."""
-    return {host.name: _node_tools(plan, host, files) for host in cluster.nodes}
+    fetched: dict[str, list[str]] = {}
+    for service in up.plan.services:
+        for member in service.weights.members:
+            if member.fetches:
+                fetched.setdefault(member.host, []).extend(_sources(service))
+    return {
+        host.name: {
+            "node_tools_wheel": str(up.files.node_wheel),
+            "node_tools_extras": [
+                source for source in dict.fromkeys(fetched.get(host.name, ())) if source in EXTRAS
+            ],
+        }
+        for host in up.cluster.nodes
+    }
 
 
-def service_vars(cluster: Cluster, service: PlannedService, secrets: Secrets, files: Artifacts) -> HostVars:
+def service_vars(up: Up, service: PlannedService) -> HostVars:
     """Variables per host for the stages `image` and `weights` of one service."""
-    name = engine_image(service)
+    name, files = engine_image(service), up.files
     image = {
         "engine_image_name": name,
         "engine_image_programs": service.image_programs,
         **image_source(files.engines.get(service.name) or files.images.get(name), "engine_image_"),
     }
-    return {
-        member.host: image | _weights(cluster, service, member, secrets) for member in service.weights.members
-    }
+    return {member.host: image | _weights(up, service, member) for member in service.weights.members}
 
 
-def companion_vars(
-    cluster: Cluster, service: PlannedService, companion: Companion, secrets: Secrets
-) -> HostVars:
+def companion_vars(up: Up, service: PlannedService, companion: Companion) -> HostVars:
     """Variables per host for the stage `weights` of what a service fetches beside its model."""
     folder, _, name = companion.directory.rpartition("/")
     overrides = {
@@ -64,7 +72,7 @@ def companion_vars(
         **_WHOLE,
     }
     return {
-        member.host: _weights(cluster, service, member, secrets)
+        member.host: _weights(up, service, member)
         | overrides
         | {"weights_hub_token": hub_token(companion.source) if member.fetches else ""}
         for member in service.weights.members
@@ -79,21 +87,19 @@ def compile_cache_hosts(cluster: Cluster, service: PlannedService, replica: Plan
     return hosts if all(own.values()) and len(hosts) > len(own) else []
 
 
-def compile_cache_vars(
-    cluster: Cluster, plan: Plan, service: PlannedService, replica: PlannedReplica, secrets: Secrets
-) -> HostVars:
+def compile_cache_vars(up: Up, service: PlannedService, replica: PlannedReplica) -> HostVars:
     """Variables per host for `playbooks/compile_cache.yml`: all get what each rank of a replica compiled.
 
     Of replicas that start alike the first one gives it.
     """
     is_first = _alike(service, replica)[0].index == replica.index
-    hosts = compile_cache_hosts(cluster, service, replica) if is_first else []
+    hosts = compile_cache_hosts(up.cluster, service, replica) if is_first else []
     members = {member.host: member for member in service.weights.members}
     own = [(node.host, node.compile_cache.name) for node in replica.nodes if node.compile_cache]
-    ranks = (node for each in plan.services for _, node in each.ranks)
+    ranks = (node for each in up.plan.services for _, node in each.ranks)
     planned = sorted({node.compile_cache.name for node in ranks if node.compile_cache})
     return {
-        host: _weights(cluster, service, members[host], secrets)
+        host: _weights(up, service, members[host])
         | {
             "weights_source": FOLDER.name,
             "weights_revision": "",
@@ -118,22 +124,6 @@ def _alike(service: PlannedService, replica: PlannedReplica) -> list[PlannedRepl
     return [other for other in service.replicas if [node.compile_cache for node in other.nodes] == caches]
 
 
-def _node_tools(plan: Plan, host: Host, files: Artifacts) -> dict[str, Any]:
-    members = [
-        (service, member)
-        for service in plan.services
-        for member in service.weights.members
-        if member.host == host.name
-    ]
-    hubs = {
-        source: None
-        for service, member in members
-        for source in _sources(service)
-        if source in EXTRAS and member.fetches
-    }
-    return {"node_tools_wheel": str(files.node_wheel), "node_tools_extras": list(hubs)}
-
-
 def _proxies(cluster: Cluster, member: WeightsMember) -> dict[str, str]:
     host = next(host for host in cluster.hosts if host.name == member.host)
     return outbound.variables(cluster, host) | outbound.secret_variables(cluster, host)
@@ -147,16 +137,15 @@ def _address(member: WeightsMember) -> str:
     return ",".join(member.addresses)
 
 
-def _weights(
-    cluster: Cluster, service: PlannedService, member: WeightsMember, secrets: Secrets
-) -> dict[str, Any]:
+def _weights(up: Up, service: PlannedService, member: WeightsMember) -> dict[str, Any]:
+    cluster, settings = up.cluster, up.cluster.service(service.name).settings
     demo, members = service.weights.source == "demo", service.weights.members
     return {
         "weights_model": str(shared_demo(service.weights.model)) if demo else service.weights.model,
         "weights_source": FOLDER.name if demo else service.weights.source,
         "weights_revision": service.weights.revision or "",
-        "weights_dir": cluster.service(service.name).settings.weights_dir,
-        "weights_shared": "stage" if demo else cluster.service(service.name).settings.weights_shared,
+        "weights_dir": settings.weights_dir,
+        "weights_shared": "stage" if demo else settings.weights_shared,
         "weights_name": service.weights.directory.rpartition("/")[2],
         "weights_convert_to_bf16": service.convert_to_bf16,
         "weights_keep_fp8": service.weights.keep_fp8,
@@ -167,7 +156,7 @@ def _weights(
         "weights_connections": service.weights.connections,
         "weights_fetch": service.weights.fetch,
         "weights_encrypt": service.weights.encrypt,
-        "weights_token": secrets.weights_token,
+        "weights_token": up.secrets.weights_token,
         "weights_hub_token": hub_token(service.weights.source) if member.fetches else "",
         # Nothing between the hosts reads these: of a member that fetches, the hub's client does.
         "weights_environment": hub_environment() | (_proxies(cluster, member) if member.fetches else {}),
