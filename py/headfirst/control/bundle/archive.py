@@ -46,11 +46,10 @@ def write(target: Path, manifest: BundleManifest, signature: bytes, items: Items
         head = {SUMS: manifest.sums, SIGNATURE: signature, CONTENTS: manifest.contents}
         for name, data in head.items():
             if data:
-                tar.addfile(_header(name, len(data)), io.BytesIO(data))
+                tar.addfile(header(name, len(data)), io.BytesIO(data))
         for path, file in manifest.carried.items():
             item, digest = items[path], hashlib.sha256()
-            header = _header(path, file.bytes)
-            out.write(header.tobuf(tar.format, tar.encoding, tar.errors))
+            out.write(header(path, file.bytes).tobuf(tar.format, tar.encoding, tar.errors))
             for chunk in item.chunks():
                 digest.update(chunk)
                 done += len(chunk)
@@ -162,7 +161,8 @@ def _changed(what: str, where: str) -> UntrustedError:
     return UntrustedError(what, where=where, hint=_AGAIN)
 
 
-def _header(name: str, size: int) -> tarfile.TarInfo:
+def header(name: str, size: int) -> tarfile.TarInfo:
+    """Of a file that only its name and size are known of: no time, no owner."""
     info = tarfile.TarInfo(name)
     info.size, info.mode = size, 0o644
     return info

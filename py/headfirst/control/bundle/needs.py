@@ -74,6 +74,15 @@ class BundleNeeds(Frozen):
         return [each for each in (model, *adapters, draft) if each]
 
 
+_SOURCES = {
+    "docker": "Docker from",
+    "podman": "Podman from",
+    "driver": "the driver",
+    "toolkit": "the container toolkit",
+    "rdma": "RDMA's packages from",
+}
+
+
 def lacks(have: BundleNeeds, want: BundleNeeds) -> Iterator[str]:
     """A sentence for each thing that `want` needs and the bundle of `have` does not hold."""
     if have.headfirst != want.headfirst:
@@ -88,7 +97,8 @@ def lacks(have: BundleNeeds, want: BundleNeeds) -> Iterator[str]:
         yield f"hosts run {system}, and the bundle has packages of {_listed(have.systems)}"
     for kernel in _not_in(want.kernels, have.kernels):
         yield f"the headers of the kernel {kernel}, which the driver is built with, are not in the bundle"
-    for what, (mine, bundled) in _sources(have.packages, want.packages).items():
+    for name, what in _SOURCES.items():
+        mine, bundled = getattr(want.packages, name), getattr(have.packages, name)
         if mine and mine != bundled:
             yield f"the plan takes {what} {mine}, and the bundle has {bundled or 'none'}"
 
@@ -111,17 +121,6 @@ def lacks_weights(
 
 def _model(id: str, revision: str | None) -> str:
     return f"{id} at {revision}" if revision else id
-
-
-def _sources(have: Packages, want: Packages) -> dict[str, tuple[str, str]]:
-    names = {
-        "docker": "Docker from",
-        "podman": "Podman from",
-        "driver": "the driver",
-        "toolkit": "the container toolkit",
-        "rdma": "RDMA's packages from",
-    }
-    return {text: (getattr(want, name), getattr(have, name)) for name, text in names.items()}
 
 
 def _not_in(needs: Sequence[object], bundled: Sequence[object]) -> list[object]:

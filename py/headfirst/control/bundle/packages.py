@@ -62,15 +62,12 @@ def sources(values: Values, needs: Wanted) -> Packages:
     """Where each kind of packages comes from. InputError for what a bundle cannot carry."""
     _refuse_user_files(values, needs)
     driver = " ".join(str(values[f"nvidia_driver_{name}"]) for name in ("branch", "kind", "source"))
+    toolkit = " ".join(str(values[f"nvidia_container_toolkit_{name}"]) for name in ("source", "version"))
     return Packages(
         docker=values["docker_engine_source"] if needs.runtime == "docker" else "",
         podman="distribution" if needs.runtime == "podman" else "",
         driver=driver if _has_driver(values, needs) else "",
-        toolkit=" ".join(
-            str(values[f"nvidia_container_toolkit_{name}"]) for name in ("source", "version")
-        ).strip()
-        if needs.gpus
-        else "",
+        toolkit=toolkit.strip() if needs.gpus else "",
         rdma=values["rdma_source"] if needs.rdma else "",
     )
 
@@ -143,9 +140,7 @@ def _driver(values: Values, needs: Wanted, system: System, apt: Apt) -> list[lis
     kind = values["nvidia_driver_kind"]
     sets: list[list[str]] = []
     for dash in {"auto": ("-open", ""), "open": ("-open",), "proprietary": ("",)}[kind]:
-        chosen = _chosen(values, system, apt, dash, with_manager=True)
-        chosen = chosen or _chosen(values, system, apt, dash, with_manager=False)
-        if chosen is not None:
+        if chosen := _chosen(values, system, apt, dash):
             sets.append(chosen["packages"])
             pinned = f"Package: {data['__nvidia_driver_pinned']}\nPin: version {chosen['version']}-*\n"
             apt.prefer(f"{pinned}Pin-Priority: 1001\n\n")
@@ -159,17 +154,17 @@ def _driver(values: Values, needs: Wanted, system: System, apt: Apt) -> list[lis
     return [*sets, *headers, *([subnet] if apt.madison(subnet[:1]) else [])]
 
 
-def _chosen(
-    values: Values, system: System, apt: Apt, dash: str, *, with_manager: bool
-) -> dict[str, Any] | None:
+def _chosen(values: Values, system: System, apt: Apt, dash: str) -> dict[str, Any] | None:
+    """Version and packages of the newest driver, with the fabric manager where one fits."""
     branch = str(values["nvidia_driver_branch"])
     major = branch.partition(".")[0]
     maker = system.id if values["nvidia_driver_source"] == "distribution" else "nvidia"
     names = role_packages("nvidia_driver")["__nvidia_driver_sets_of"][maker]
     sets = [[name.replace("{major}", major).replace("{-open}", dash) for name in row] for row in names]
-    managers = [f"nvidia-fabricmanager-{major}", "nvidia-fabricmanager"] if with_manager else []
+    managers = [f"nvidia-fabricmanager-{major}", "nvidia-fabricmanager"]
     offered = nvidia_packages.offered(apt.madison([*(name for names in sets for name in names), *managers]))
-    return nvidia_packages.choose(offered, sets, managers, branch)
+    with_manager = nvidia_packages.choose(offered, sets, managers, branch)
+    return with_manager or nvidia_packages.choose(offered, sets, [], branch)
 
 
 def _has_driver(values: Values, needs: Wanted) -> bool:

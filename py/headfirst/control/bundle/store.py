@@ -8,7 +8,7 @@ import json
 import shutil
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,41 +133,30 @@ class BundleStore:
 
     def image(self, manifest: BundleManifest, image: Image) -> Path:
         """The image as a file that `docker load` reads."""
-        target = self._folder / _image_name(manifest, image)
-        target.parent.mkdir(exist_ok=True)
-        if target.is_file():
-            return target
-        part = target.with_suffix(".part")
-        with part.open("wb") as out, tarfile.TarFile(fileobj=out, mode="w") as tar:
-            layers = {f"{number}/layer.tar": path for number, path in enumerate(image.layers)}
-            config = f"{image.id.removeprefix('sha256:')}.json"
-            for name, path in {**layers, config: image.config}.items():
-                blob = self._blobs / manifest.files[path].sha256
-                info = tarfile.TarInfo(name)
-                info.size = blob.stat().st_size
-                with blob.open("rb") as file:
-                    tar.addfile(info, file)
-            listing = [{"Config": config, "RepoTags": [image.name], "Layers": list(layers)}]
-            data = json.dumps(listing).encode()
-            info = tarfile.TarInfo("manifest.json")
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-        part.replace(target)
-        return target
+        layers = {f"{number}/layer.tar": path for number, path in enumerate(image.layers)}
+        config = f"{image.id.removeprefix('sha256:')}.json"
+        listing = [{"Config": config, "RepoTags": [image.name], "Layers": list(layers)}]
+        files = {name: manifest.files[path] for name, path in {**layers, config: image.config}.items()}
+        return self._tar(_image_name(manifest, image), files, {"manifest.json": json.dumps(listing).encode()})
 
     def tar(self, manifest: BundleManifest, prefix: str) -> Path:
         """The files below `prefix` as one uncompressed archive, named by its content."""
-        target = self._folder / _archive_name(manifest, prefix)
+        files = {path.removeprefix(f"{prefix}/"): file for path, file in _below(manifest, prefix).items()}
+        return self._tar(_archive_name(manifest, prefix), files, {})
+
+    def _tar(self, name: str, files: Mapping[str, BundleFile], texts: Mapping[str, bytes]) -> Path:
+        """An archive of this name in the store, made where it is missing: files by path, then texts."""
+        target = self._folder / name
         target.parent.mkdir(exist_ok=True)
         if target.is_file():
             return target
         part = target.with_suffix(".part")
         with part.open("wb") as out, tarfile.TarFile(fileobj=out, mode="w", copybufsize=CHUNK) as tar:
-            for path, file in _below(manifest, prefix).items():
-                info = tarfile.TarInfo(path.removeprefix(f"{prefix}/"))
-                info.size, info.mode = file.bytes, 0o644
+            for path, file in files.items():
                 with (self._blobs / file.sha256).open("rb") as blob:
-                    tar.addfile(info, blob)
+                    tar.addfile(archive.header(path, file.bytes), blob)
+            for path, data in texts.items():
+                tar.addfile(archive.header(path, len(data)), io.BytesIO(data))
         part.replace(target)
         return target
 
