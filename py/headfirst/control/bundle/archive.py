@@ -162,7 +162,7 @@ def _changed(what: str, where: str) -> UntrustedError:
 
 
 def header(name: str, size: int) -> tarfile.TarInfo:
-    """Of a file that only its name and size are known of: no time, no owner."""
+    """Of a file, without a time and an owner."""
     info = tarfile.TarInfo(name)
     info.size, info.mode = size, 0o644
     return info

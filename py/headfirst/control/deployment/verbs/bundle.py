@@ -131,23 +131,26 @@ def with_weights(needs: BundleNeeds, prepared: Prepared, *, weights: bool) -> Bu
 
     NotReadyError for an adapter or a draft that was not read.
     """
-    models, adapters, drafts = {}, {}, {}
+    models: dict[str, BundledModel] = {}
+    drafts: dict[str, BundledModel] = {}
+    adapters: dict[str, dict[str, BundledAdapter]] = {}
     for service in prepared.cluster.services:
-        name = service.name or ""
-        if service.settings.model_source != "demo":
-            models[name] = _model_of(prepared, service, weights=weights)
-        if of_hub := _adapters_of(service, weights=weights):
-            adapters[name] = of_hub
-        if draft := _draft_of(service, weights=weights):
-            drafts[name] = draft
+        settings, name, id = service.settings, service.name or "", service.model_id
+        if settings.model_source != "demo":
+            fields = _fields("", settings.model_source, id, trust.revision(settings), weights=weights)
+            models[name] = BundledModel(**fields, checkpoint=prepared.checkpoints[service.name])
+        for adapter in bundle_needs.hub_adapters(service):
+            config = service.adapters.get(adapter.name)
+            if config is None:
+                raise _unread(service, f"adapter {adapter.id}", "adapters")
+            fields = _fields("adapters", adapter.source, adapter.id, adapter.revision, weights=weights)
+            adapters.setdefault(name, {})[adapter.name] = BundledAdapter(**fields, config=config)
+        if draft := draft_model(settings, service.draft):
+            if service.draft is None:
+                raise _unread(service, f"draft model {draft.id}", "draft_model")
+            fields = _fields("drafts", draft.source, draft.id, draft.revision, weights=weights)
+            drafts[name] = BundledModel(**fields, checkpoint=service.draft)
     return needs.model_copy(update={"models": models, "adapters": adapters, "drafts": drafts})
-
-
-def _model_of(prepared: Prepared, service: Service, *, weights: bool) -> BundledModel:
-    """The model of a service, with its folder in the bundle where that has the `weights`."""
-    settings = service.settings
-    fields = _fields("", settings.model_source, service.model_id, trust.revision(settings), weights=weights)
-    return BundledModel(**fields, checkpoint=prepared.checkpoints[service.name])
 
 
 def _fields(kind: str, source: Name, id: str, revision: str | None, *, weights: bool) -> dict[str, Any]:
@@ -159,29 +162,6 @@ def _fields(kind: str, source: Name, id: str, revision: str | None, *, weights: 
     name = id if source in HUBS else id.rstrip("/").rpartition("/")[2]
     folder = str(PurePosixPath("models", key, kind, name + (at_revision(revision) if kind else "")))
     return {"source": source, "id": id, "revision": revision, "folder": folder if weights else ""}
-
-
-def _draft_of(service: Service, *, weights: bool) -> BundledModel | None:
-    """The draft of a service, None where it has none. NotReadyError for one that was not read."""
-    draft = draft_model(service.settings, service.draft)
-    if draft is None:
-        return None
-    if service.draft is None:
-        raise _unread(service, f"draft model {draft.id}", "draft_model")
-    fields = _fields("drafts", draft.source, draft.id, draft.revision, weights=weights)
-    return BundledModel(**fields, checkpoint=service.draft)
-
-
-def _adapters_of(service: Service, *, weights: bool) -> dict[str, BundledAdapter]:
-    """The adapters of a service on hubs, by name. NotReadyError for one that was not read."""
-    described = {}
-    for adapter in bundle_needs.hub_adapters(service):
-        config = service.adapters.get(adapter.name)
-        if config is None:
-            raise _unread(service, f"adapter {adapter.id}", "adapters")
-        fields = _fields("adapters", adapter.source, adapter.id, adapter.revision, weights=weights)
-        described[adapter.name] = BundledAdapter(**fields, config=config)
-    return described
 
 
 def _unread(service: Service, what: str, setting: str) -> NotReadyError:
