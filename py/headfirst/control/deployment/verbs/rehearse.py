@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
@@ -66,27 +66,22 @@ def run(options: RunOptions, reporter: Reporter, *, acceptance: bool = False) ->
     """
     model = ACCEPTANCE if acceptance else None
     prepared = prepare(options.inventories, options.extra_vars, probe=True, ports=True, model=model)
-    with run_lock(prepared.cluster, options, "rehearse", reporter):
-        return rehearsed(prepared, reporter, options.service)
-
-
-def rehearsed(prepared: Prepared, reporter: Reporter, chosen: str | None = None) -> Rehearsed:
-    """Rehearse replicas on hosts that are locked; all of them start at the same time, as they will serve."""
     canceller = Canceller()
-    jobs = {
-        f"{job.service}/{job.replica.index}": _job(job, lambda: canceller.requested)
-        for job in rehearsals(prepared, chosen)
-    }
-    with canceller.on_signals():
-        results = run_jobs(reporter, STAGE, _TITLE, jobs)[0] if jobs else {}
-    if canceller.requested:
-        raise StoppedError("the rehearsal was stopped before its end")
-    replicas = [*results.values(), *not_rehearsed(prepared, chosen)]
+    with run_lock(prepared.cluster, options, "rehearse", reporter):
+        jobs = {
+            f"{job.service}/{job.replica.index}": partial(_rehearse, job, canceller)
+            for job in rehearsals(prepared, options.service)
+        }
+        with canceller.on_signals():  # all of them start at the same time, as they will serve
+            results = run_jobs(reporter, STAGE, _TITLE, jobs)[0] if jobs else {}
+        if canceller.requested:
+            raise StoppedError("the rehearsal was stopped before its end")
+    replicas = [*results.values(), *_not_rehearsed(prepared, options.service)]
     good = all(replica.state != "failed" for replica in replicas)
     return Rehearsed(passed=good and any(result.state == "passed" for result in replicas), replicas=replicas)
 
 
-def not_rehearsed(prepared: Prepared, chosen: str | None = None) -> list[RehearsedReplica]:
+def _not_rehearsed(prepared: Prepared, chosen: str | None) -> list[RehearsedReplica]:
     """The replicas that the plan does not rehearse, each with the reason."""
     return [
         RehearsedReplica(
@@ -119,12 +114,13 @@ def rehearsals(
     return [_rehearsing(prepared, service, replica, beside) for service, replica in planned]
 
 
-def _job(rehearsing: Rehearsing, stop: Callable[[], bool]) -> Callable[[JobAdvance], RehearsedReplica]:
-    def job(advance: JobAdvance) -> RehearsedReplica:
-        ranks = len(rehearsing.replica.nodes)
-        return rehearse(rehearsing, stop=stop, note=lambda text, done: advance(text, done, ranks))
-
-    return job
+def _rehearse(rehearsing: Rehearsing, canceller: Canceller, advance: JobAdvance) -> RehearsedReplica:
+    ranks = len(rehearsing.replica.nodes)
+    return rehearse(
+        rehearsing,
+        stop=lambda: canceller.requested,
+        note=lambda text, done: advance(text, done, ranks),
+    )
 
 
 def in_up(prepared: Prepared, service: Service | None) -> list[Rehearsing]:
