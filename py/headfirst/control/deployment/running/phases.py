@@ -48,11 +48,10 @@ _ALONE = (*ALONE, "stop_monitoring.yml")
 
 @dataclass(frozen=True)
 class Phase:
-    """One run: a playbook, and the variables of the hosts that it acts on; `title` names whose."""
+    """One run: a playbook, and the variables of the hosts that it acts on."""
 
     playbook: str
     variables: HostVars
-    title: str = ""
 
 
 # From the run and what it is for; no variables where the stage is not needed.
@@ -120,31 +119,23 @@ def _stages(up: Up) -> Iterator[Phase]:
     logins = registry_logins(up.cluster)
     for scope, row in itertools.groupby(playbooks, key=lambda pair: pair[0]):
         names = [playbook for _, playbook in row]
-        for title, subject in _subjects(scope, up.services):
+        for subject in _subjects(scope, up.services):
             for name in names:
                 variables = _VARIABLES[scope, name](up, *subject)
-                yield Phase(name, {host: own_vars | logins for host, own_vars in variables.items()}, title)
+                yield Phase(name, {host: own_vars | logins for host, own_vars in variables.items()})
 
 
-def _subjects(scope: Scope, services: Sequence[PlannedService]) -> list[tuple[str, tuple[object, ...]]]:
-    """What a stage runs for, each with its title."""
+def _subjects(scope: Scope, services: Sequence[PlannedService]) -> list[tuple[object, ...]]:
+    """What a stage runs for, one run each."""
     match scope:
         case "cluster":
-            return [("", ())]
+            return [()]
         case "service":
-            return [(service.served_model_name, (service,)) for service in services]
+            return [(service,) for service in services]
         case "companion":
-            return [
-                (f"{service.served_model_name}, {companion.name}", (service, companion))
-                for service in services
-                for companion in service.companions
-            ]
+            return [(service, companion) for service in services for companion in service.companions]
         case "replica":
-            return [
-                (f"{service.served_model_name}, replica {replica.index}", (service, replica))
-                for service in services
-                for replica in service.replicas
-            ]
+            return [(service, replica) for service in services for replica in service.replicas]
 
 
 def of_down(cluster: Cluster, service: Service | None = None) -> list[Phase]:
@@ -154,13 +145,11 @@ def of_down(cluster: Cluster, service: Service | None = None) -> list[Phase]:
     """
     services = cluster.services if service is None else (service,)
     stops = [
-        *(Phase("stop_router.yml", router_stop_vars(stopped), str(stopped)) for stopped in services),
+        *(Phase("stop_router.yml", router_stop_vars(stopped)) for stopped in services),
         *(
-            Phase(
-                "stop.yml", stop_vars(stopped, number, cluster.spares), f"{stopped}, replica {number.index}"
-            )
+            Phase("stop.yml", stop_vars(stopped, replica, cluster.spares))
             for stopped in services
-            for number in stopped.replicas
+            for replica in stopped.replicas
         ),
     ]
     if service is not None:

@@ -81,13 +81,11 @@ def rollback(options: RunOptions, reporter: Reporter) -> Rollback:
                 where=str(options.inventories[0]),
                 hint="Change the inventory and run: deploy up " + str(options.inventories[0]),
             )
-        phases = [
-            phase
-            for service in services
-            if (version := versions[str(service)])
-            for phase in _phases(service, version)
-        ]
-        results += [_run(phase, options, cluster, shown, lease) for phase in phases]
+        for service in services:
+            if version := versions[str(service)]:
+                for replica in service.replicas:
+                    variables = rollback_vars(service, replica, version.name, version.generations)
+                    results.append(_run(Phase("rollback.yml", variables), options, cluster, shown, lease))
     return Rollback(joined(results), versions)
 
 
@@ -106,22 +104,10 @@ def _chosen(cluster: Cluster, chosen: str | None) -> list[Service]:
 def _previous(
     service: Service, options: RunOptions, cluster: Cluster, reporter: Reporter, lease: Lease
 ) -> tuple[RunResult, Version | None]:
-    phase = Phase("versions.yml", version_vars(service), str(service))
-    result = _run(phase, options, cluster, reporter, lease)
+    result = _run(Phase("versions.yml", version_vars(service)), options, cluster, reporter, lease)
     return result, previous(service, result.stats)
 
 
 def _run(phase: Phase, options: RunOptions, cluster: Cluster, reporter: Reporter, lease: Lease) -> RunResult:
     """Run it on its own hosts: the plays are of all hosts with ranks, also those of other services."""
     return run_phases([phase], options, cluster.limited(phase.variables), reporter, lease=lease)
-
-
-def _phases(service: Service, version: Version) -> list[Phase]:
-    return [
-        Phase(
-            "rollback.yml",
-            rollback_vars(service, replica, version.name, version.generations),
-            f"{service}, replica {replica.index}",
-        )
-        for replica in service.replicas
-    ]
