@@ -51,7 +51,7 @@ def test_kernels_are_those_of_hosts_that_build_a_driver(
     found = asked(inventory, monkeypatch, node1=BARE, node2=BARE | {"driver": True, "kernel": "6.5"})
     assert found.systems == (System(id="ubuntu", release="24.04"),)
     assert found.kernels == ("6.8.0-50-generic",)
-    assert found.of("node2") == System(id="ubuntu", release="24.04")
+    assert dict(found.by_host)["node2"] == System(id="ubuntu", release="24.04")
     assert asked(inventory, monkeypatch, node1=BARE | {"headers": True}).kernels == ()
     # Another architecture is another system; a host that does not answer ends it.
     found = asked(inventory, monkeypatch, node1=BARE | {"machine": "aarch64"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,11 +201,11 @@ def _source_url(variables: Values, role: str, values: Values) -> str:
     return str(variables[f"__{role}_repositories"].get(source, source))
 
 
-def _key(url: str, fingerprint: str, get: Callable[..., httpx.Response] = httpx.get) -> bytes:
+def _key(url: str, fingerprint: str) -> bytes:
     """The key with this fingerprint, as apt reads it. NotReadyError where it cannot be had."""
     fingerprint = fingerprint.replace(" ", "").upper()
     try:
-        answer = get(url, timeout=_TIMEOUT_S, follow_redirects=True).raise_for_status()
+        answer = httpx.get(url, timeout=_TIMEOUT_S, follow_redirects=True).raise_for_status()
         key = public_keys(answer.content[:_MAX_KEY]).get(fingerprint)
     except (httpx.HTTPError, ValueError) as error:
         raise NotReadyError(f"the signing key {url} cannot be fetched: {error}") from None

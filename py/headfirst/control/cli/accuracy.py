@@ -8,6 +8,7 @@ import typer
 
 from headfirst.common.errors import HeadfirstError
 from headfirst.control.accuracy import endpoint
+from headfirst.control.accuracy import questions as data
 from headfirst.control.accuracy.comparison import require_common, summary
 from headfirst.control.accuracy.endpoint import Address
 from headfirst.control.accuracy.result import read
@@ -42,7 +43,7 @@ def measure_accuracy(
     recorded = read(compare) if isinstance(compare, Path) and is_run(compare) else None
     if recorded:
         max_tokens = max_tokens or recorded.setup.max_tokens
-    exam = Exam.read(path, questions, max_tokens=max_tokens, concurrency=concurrency, timeout_s=timeout_s)
+    exam = Exam(path, data.read(path, questions), max_tokens, concurrency, timeout_s)
     if recorded:
         require_common(recorded, (question.id for question in exam.questions))
     against = None if recorded else RunOptions([compare]) if isinstance(compare, Path) else compare

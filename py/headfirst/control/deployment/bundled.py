@@ -17,7 +17,7 @@ from headfirst.control.bundle.manifest import BundleManifest
 from headfirst.control.bundle.needs import BundledModel, BundledWeights, BundleNeeds, lacks, lacks_weights
 from headfirst.control.bundle.packages import KEPT_OUT, ROLE_VALUES
 from headfirst.control.bundle.store import Accepted, Bundle, BundleStore, opened
-from headfirst.control.bundle.systems import RELEASES, System
+from headfirst.control.bundle.systems import RELEASES
 from headfirst.control.deployment import bundle_needs
 from headfirst.control.deployment.bundle_needs import unpinned
 from headfirst.control.deployment.hosts import host_systems
@@ -213,14 +213,6 @@ class Unpacked(Bundled):
         }
         return Artifacts(build_node_wheel(cache_dir("wheels")), images)
 
-    def packages(self, system: System) -> Path:
-        """The packages of a system as one archive, with their index."""
-        return self.store.tar(self.manifest, f"apt/{system}")
-
-    def wheels(self, system: System) -> Path:
-        """A folder of wheels for the Python of a system."""
-        return self.store.view(self.manifest, f"wheels/{RELEASES[system].python}")
-
     def weights(self, service: Service) -> list[dict[str, str]]:
         """What role `bundle` sends to the head of a service, as its `bundle_files`."""
         settings = service.settings
@@ -254,8 +246,12 @@ class Closed:
 
     def variables(self, cluster: Cluster) -> HostVars:
         """Variables of every host with which roles take what is there, and those of role `bundle`."""
-        packages = {system: str(self.bundle.packages(system)) for system in self.hosts.systems}
-        wheels = {system: str(self.bundle.wheels(system)) for system in self.hosts.systems}
+        store, manifest = self.bundle.store, self.bundle.manifest
+        packages = {system: str(store.tar(manifest, f"apt/{system}")) for system in self.hosts.systems}
+        wheels = {
+            system: str(store.view(manifest, f"wheels/{RELEASES[system].python}"))
+            for system in self.hosts.systems
+        }
         files: dict[str, list[dict[str, str]]] = {}
         for service in cluster.services:
             files.setdefault(service.hosts[0].name, []).extend(self.bundle.weights(service))

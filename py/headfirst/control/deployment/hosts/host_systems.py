@@ -37,10 +37,6 @@ class HostSystems:
     kernels: tuple[str, ...] = ()
     by_host: tuple[tuple[str, System], ...] = ()
 
-    def of(self, host: str) -> System:
-        """The system of a host that was asked."""
-        return dict(self.by_host)[host]
-
 
 def ask(cluster: Cluster, names: Sequence[str] | None = None) -> HostSystems:
     """The systems of these hosts, or of all. Raises the error of the first that cannot be asked."""

@@ -49,20 +49,13 @@ class ExamWatcher:
 
 @dataclass(frozen=True)
 class Exam:
-    """What is asked. `max_tokens`, None: what suits the model."""
+    """What is asked: the questions of a file or folder. `max_tokens`, None: what suits the model."""
 
     path: Path
     questions: Sequence[Question]
     max_tokens: int | None
     concurrency: int
     timeout_s: float
-
-    @classmethod
-    def read(
-        cls, path: Path, limit: int | None, *, max_tokens: int | None, concurrency: int, timeout_s: float
-    ) -> Exam:
-        """With the questions of a file or folder, `limit` of them at most."""
-        return cls(path, data.read(path, limit), max_tokens, concurrency, timeout_s)
 
 
 @dataclass(frozen=True)
