@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from headfirst.control.deployment.verbs.membership import Change
     from headfirst.control.deployment.verbs.rollback import Rollback
     from headfirst.control.deployment.verbs.up import UpOutcome
-    from headfirst.decide.plan.types import PlannedService
 
 _Host = Annotated[str, typer.Argument(metavar="HOST", help="The host to remove.")]
 
@@ -115,7 +114,7 @@ def print_summary(outcome: UpOutcome, *, as_json: bool) -> None:
             "api": proxy.api(plan, service),
             "model": service.served_model_name,
             "capabilities": service.capabilities.model_dump(),
-            **({"measured": told.model_dump()} if (told := outcome.measured.get(_name(service))) else {}),
+            **({"measured": told.model_dump()} if (told := outcome.measured.get(str(service))) else {}),
         }
         for service in plan.services
     ]
@@ -162,7 +161,7 @@ def print_summary(outcome: UpOutcome, *, as_json: bool) -> None:
     for service, planned in zip(services, plan.services, strict=True):
         console.print(f"  API          {', '.join(service['api'])}   model {service['model']}")
         console.print(escape(f"               {sentence(planned.capabilities)}"))
-        if told := outcome.measured.get(_name(planned)):
+        if told := outcome.measured.get(str(planned)):
             console.print(escape(f"               {told.sentence}"))
     if plan.proxy:
         console.print(f"  API keys     deploy keys list {outcome.inventory}")
@@ -172,10 +171,6 @@ def print_summary(outcome: UpOutcome, *, as_json: bool) -> None:
     scope = f" --service {escape(str(outcome.service))}" if outcome.service else ""
     console.print(f"  Ask it       deploy chat {outcome.inventory}{scope} 'Hello'")
     console.print(f"  Stop it      deploy down {outcome.inventory}{scope}")
-
-
-def _name(service: PlannedService) -> str:
-    return service.name or service.served_model_name
 
 
 def _print_repairs(result: RunResult, console: Terminal) -> None:

@@ -110,7 +110,7 @@ def _curl(service: PlannedService, api: str) -> str:
 def _service(
     plan: Plan, service: PlannedService, answers: Mapping[str, str], history: RunHistory
 ) -> ServiceReport:
-    title = service.name or service.served_model_name
+    title = str(service)
     measured = [run.measured[title].sentence for run in history.runs if title in run.measured]
     fit, api = service.fit, proxy.api(plan, service)
     memory = [("memory of a GPU", fit.gpu_memory_bytes), ("weights", fit.weight_bytes_per_rank)]
@@ -223,8 +223,7 @@ def _images(plan: Plan) -> Iterator[PlannedImage]:
     """Each image once, with the first program that runs it."""
     programs: dict[str, str] = {}
     for service in plan.services:
-        name = service.name or service.served_model_name
-        programs.setdefault(service.replicas[0].nodes[0].container.image, f"engine of {name}")
+        programs.setdefault(service.replicas[0].nodes[0].container.image, f"engine of {service}")
         for router in service.routers:
             programs.setdefault(router.container.image, "router")
     if plan.webui:

@@ -30,10 +30,10 @@ def _of_service(old: PlannedService, new: PlannedService) -> Iterator[Change]:
     chosen = {argument.flag for sized, _ in old.pools for argument in sized.chosen_arguments}
     for (was, _), (now, _) in zip(old.pools, new.pools, strict=True):
         if was.layout != now.layout:
-            yield Change(str(new.name or new.served_model_name), f"{was.layout} → {now.layout}", False)
+            yield Change(str(new), f"{was.layout} → {now.layout}", False)
     for (_, was_node), (_, now_node) in zip(old.ranks, new.ranks, strict=True):
         for each in differences(was_node.container.module_spec(), now_node.container.module_spec()):
-            yield Change(str(new.name or new.served_model_name), str(each), _is_left_out(each, chosen))
+            yield Change(str(new), str(each), _is_left_out(each, chosen))
 
 
 def _is_left_out(each: Difference, chosen: set[str]) -> bool:

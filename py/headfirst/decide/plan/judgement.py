@@ -44,7 +44,7 @@ def warnings(pool: Pool) -> list[str]:
 def verdict(services: Sequence[PlannedService]) -> Verdict:
     """The worst of the services, or the KV cache of each."""
     pools = [
-        (sized.fit, " ".join(filter(None, (service.name or service.served_model_name, replicas[0].role))))
+        (sized.fit, " ".join(filter(None, (str(service), replicas[0].role))))
         for service in services
         for sized, replicas in service.pools
     ]

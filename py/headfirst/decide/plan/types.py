@@ -497,6 +497,9 @@ class PlannedService(Sized):
     # What a person should check, a sentence each.
     notes: list[str] = Field(default_factory=list, exclude_if=operator.not_)
 
+    def __str__(self) -> str:
+        return self.name or self.served_model_name
+
     @property
     def ranks(self) -> list[tuple[PlannedReplica, Node]]:
         """Every rank, with its replica."""

@@ -36,16 +36,15 @@ def print_commands(console: Terminal, plan: Plan, shows: Callable[[str], bool]) 
 def _commands(plan: Plan) -> Iterator[tuple[str, str, str, list[str]]]:
     """Name, host, what commands like it have in common, and the command with one option a line."""
     for service in plan.services:
-        title = service.name or service.served_model_name
         for replica in service.replicas:
-            of = f"{title}/{replica.index}" if len(service.replicas) > 1 else title
+            of = f"{service}/{replica.index}" if len(service.replicas) > 1 else f"{service}"
             for node in replica.nodes:
-                alike = f"{title} {replica.role}{_WORKER if node.rank else ''}"
+                alike = f"{service} {replica.role}{_WORKER if node.rank else ''}"
                 lines = option_lines(node.docker_run, node.container)
                 yield f"rank {node.rank} of {of}", node.host, alike, lines
         for router in service.routers:
             lines = option_lines(router.docker_run, router.container)
-            yield f"router of {title}", router.host, f"router of {title}", lines
+            yield f"router of {service}", router.host, f"router of {service}", lines
     for name, part in (("chat page", plan.webui), ("proxy", plan.proxy)):
         if part:
             yield name, part.host, name, option_lines(part.docker_run, part.container)

@@ -99,22 +99,20 @@ def _outbound(out: Outbound) -> str:
 def _rows(plan: Plan) -> Iterator[_Row]:
     several = sum(len(service.replicas) for service in plan.services) > 1
     for service in plan.services:
-        name = service.name or service.served_model_name
         for replica in service.replicas:
-            of = f"{name}/{replica.index}"
+            of = f"{service}/{replica.index}"
             for node in replica.nodes:
                 ports = f"{replica.engine_port} API" if node.rank == 0 else ""
                 ports += f", {replica.dist_port} rendezvous" if ports and len(replica.nodes) > 1 else ""
                 gpus = f"GPU {spans(node.gpu_devices)}" if node.gpu_devices else ""
                 about = "; ".join(filter(None, (ports, gpus, replica.role)))
                 # Heads of several replicas are one row, and workers of one replica.
-                alike, of_several = f"{of if node.rank else name} {about}", of if several else ""
+                alike, of_several = f"{of if node.rank else service} {about}", of if several else ""
                 reasons = node.network.reasons
                 yield _Row(node.host, node.address, about, alike, str(node.rank), of_several, reasons)
     for service in plan.services:
-        name = service.name or service.served_model_name
         for router in service.routers:
-            about = f"{router.port} router of {name}, {router.policy}, {router.metrics_port} metrics"
+            about = f"{router.port} router of {service}, {router.policy}, {router.metrics_port} metrics"
             yield _Row(router.host, router.address, about, router.url)
     for spare in plan.spares:
         yield _Row(spare, "", "spare", "spare")

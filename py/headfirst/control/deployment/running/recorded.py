@@ -58,9 +58,7 @@ def keep_plan(reporter: Reporter, plan: Plan, measured: Mapping[str, Measured]) 
     if isinstance(reporter, RecordingReporter):
         reporter.recording.measured = dict(measured)
         reporter.recording.containers = containers_digest(plan)
-        reporter.recording.capabilities = {
-            service.name or service.served_model_name: service.capabilities for service in plan.services
-        }
+        reporter.recording.capabilities = {str(service): service.capabilities for service in plan.services}
 
 
 def keep_images(cluster: Cluster, status: ClusterStatus) -> None:

@@ -194,7 +194,7 @@ def _measured(cluster: Cluster, plan: Plan) -> dict[str, Measured]:
     """What the start of the first replica of each service measured, where its log has something of it."""
     access = host_access(cluster)
     told = {
-        service.name or service.served_model_name: measured(
+        str(service): measured(
             access[node.host],
             node.container.name,
             engines.get(service.engine, service.engine_version),
