@@ -6,14 +6,21 @@ that are not drawn one by one, and `notes` states it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
-from urllib.parse import urlsplit
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, TypeVar
 
 from headfirst.decide.cluster.settings import Role
 from headfirst.decide.frozen import Frozen
 from headfirst.decide.plan.front.webui import chats
-from headfirst.decide.plan.types import Monitoring, Node, Plan, PlannedReplica, PlannedService, Sized
+from headfirst.decide.plan.types import (
+    Monitoring,
+    MonitoringContainer,
+    Node,
+    Plan,
+    PlannedReplica,
+    PlannedService,
+    Sized,
+)
 
 # More ranks of a replica, or replicas of a service, than this are not distinguished on a screen.
 MOST_RANKS, RANKS_OF_MANY = 16, 8
@@ -23,6 +30,8 @@ _NAMES_OF_MANY = 4
 _PROMPT = 1_000  # tokens of the prompt whose KV cache is written beside its arrow
 
 PEOPLE, PROXY, PAGE = "people", "proxy", "page"
+Kind = Literal["requests", "rendezvous", "figures", "kv"]
+_T = TypeVar("_T")
 
 
 class Box(Frozen):
@@ -46,7 +55,7 @@ class TopologyLink(Frozen):
     target: str
     ports: list[int]
     what: str
-    kind: Literal["requests", "rendezvous", "figures", "kv"] = "requests"
+    kind: Kind = "requests"
 
 
 class ReplicaBoxes(Frozen):
@@ -91,66 +100,63 @@ class Topology(Frozen):
 def topology(plan: Plan) -> Topology:
     """The boxes and links of a plan."""
     notes: list[str] = []
-    services = [_service(service, notes) for service in plan.services]
-    spares = _spares(plan.spares, notes)
-    monitoring = _monitoring(plan.monitoring) if plan.monitoring else []
     return Topology(
         cluster=plan.cluster,
-        entry=_entry(plan),
-        services=services,
-        spares=spares,
-        monitoring=monitoring,
-        links=[*_links_of_people(plan), *_links_of_services(plan), *_links_of_monitoring(plan, monitoring)],
+        entry=list(_entry(plan)),
+        services=[_service(service, notes) for service in plan.services],
+        spares=_spares(plan.spares, notes),
+        monitoring=list(_monitoring(plan.monitoring)) if plan.monitoring else [],
+        links=[*_links_of_people(plan), *_links_of_services(plan), *_links_of_monitoring(plan)],
         notes=notes,
     )
 
 
-def _title(service: PlannedService) -> str:
-    return service.name or service.served_model_name
-
-
-def _heads(service: PlannedService) -> list[tuple[str, PlannedReplica]]:
-    """Each replica with the id of the box that has its rank 0."""
-    return [
-        pair
-        for drawn, rest in _pools(service)
-        for pair in (
-            *((_rank_id(service, replica, replica.nodes[0]), replica) for replica in drawn),
-            *((_rest_of_pool_id(service, replica), replica) for replica in rest),
-        )
-    ]
+def _split(items: list[_T], most: int, of_many: int) -> tuple[list[_T], list[_T]]:
+    """Those that have boxes of their own, and those that share one: none of at most `most`."""
+    drawn = of_many if len(items) > most else len(items)
+    return items[:drawn], items[drawn:]
 
 
 def _pools(service: PlannedService) -> list[tuple[list[PlannedReplica], list[PlannedReplica]]]:
     """Of replicas that are alike, those that have boxes of their own, and those that share one."""
-    pools = [replicas for _, replicas in service.pools]
     many = len(service.replicas) > MOST_REPLICAS
-    each = REPLICAS_OF_MANY // len(pools) if many else len(service.replicas)
-    return [(replicas[:each], replicas[each:]) for replicas in pools]
+    each = REPLICAS_OF_MANY // len(service.pools) if many else MOST_REPLICAS
+    return [(replicas[:each], replicas[each:]) for _, replicas in service.pools]
+
+
+def _heads(service: PlannedService) -> list[tuple[str, PlannedReplica]]:
+    """Each replica with the id of the box that has its rank 0."""
+    heads = []
+    for drawn, rest in _pools(service):
+        heads += [(_rank_id(service, replica, replica.nodes[0]), replica) for replica in drawn]
+        heads += [(_rest_of_pool_id(service, replica), replica) for replica in rest]
+    return heads
 
 
 def _rest_of_pool_id(service: PlannedService, replica: PlannedReplica) -> str:
-    return f"replicas:{_title(service)}{f':{replica.role}' if replica.role else ''}"
+    return f"replicas:{service}{f':{replica.role}' if replica.role else ''}"
 
 
-def _drawn_replicas(service: PlannedService) -> list[PlannedReplica]:
-    """Those that have boxes of their own."""
-    return [replica for drawn, _ in _pools(service) for replica in drawn]
-
-
-def _drawn_ranks(replica: PlannedReplica) -> list[Node]:
-    """Those that have boxes of their own."""
-    return replica.nodes[: RANKS_OF_MANY if len(replica.nodes) > MOST_RANKS else None]
+def _ranks(replica: PlannedReplica) -> tuple[list[Node], list[Node]]:
+    """Ranks that have boxes of their own, and those that share one."""
+    return _split(replica.nodes, MOST_RANKS, RANKS_OF_MANY)
 
 
 def _rank_id(service: PlannedService, replica: PlannedReplica, node: Node) -> str:
-    return f"rank:{_title(service)}/{replica.index}:{node.rank}"
+    return f"rank:{service}/{replica.index}:{node.rank}"
 
 
-def _entry(plan: Plan) -> list[Box]:
-    boxes = [Box(id=PEOPLE, kind="people", title="People and programs", name="people and programs")]
-    if plan.proxy:
-        proxy = plan.proxy
+def _rest_id(service: PlannedService, replica: PlannedReplica) -> str:
+    return f"ranks:{service}/{replica.index}"
+
+
+def _router_id(service: PlannedService, host: str) -> str:
+    return f"router:{service}:{host}"
+
+
+def _entry(plan: Plan) -> Iterator[Box]:
+    yield Box(id=PEOPLE, kind="people", title="People and programs", name="people and programs")
+    if proxy := plan.proxy:
         paths = [f"{route.path} → {', '.join(route.servers)}" for route in proxy.services]
         lines = [
             proxy.url,
@@ -158,34 +164,23 @@ def _entry(plan: Plan) -> list[Box]:
             "TLS" if proxy.tls != "none" else "without TLS",
             *_many(paths, "paths"),
         ]
-        boxes.append(Box(id=PROXY, kind="entry", title=f"proxy on {proxy.host}", name="proxy", lines=lines))
-    if plan.webui:
-        page = plan.webui
+        yield Box(id=PROXY, kind="entry", title=f"proxy on {proxy.host}", name="proxy", lines=lines)
+    if page := plan.webui:
         lines = [f"{page.address}:{page.port}"]
-        boxes.append(
-            Box(id=PAGE, kind="entry", title=f"chat page on {page.host}", name="chat page", lines=lines)
-        )
+        yield Box(id=PAGE, kind="entry", title=f"chat page on {page.host}", name="chat page", lines=lines)
     for service in plan.services:
         for router in service.routers:
-            lines = [
-                f"of {_title(service)}, {router.policy}",
-                f"{router.address}:{router.port}",
-                f"metrics {router.metrics_port}",
-            ]
-            boxes.append(
-                Box(
-                    id=_router_id(service, router.host),
-                    kind="entry",
-                    title=f"router on {router.host}",
-                    name=f"router of {_title(service)} on {router.host}",
-                    lines=lines,
-                )
+            yield Box(
+                id=_router_id(service, router.host),
+                kind="entry",
+                title=f"router on {router.host}",
+                name=f"router of {service} on {router.host}",
+                lines=[
+                    f"of {service}, {router.policy}",
+                    f"{router.address}:{router.port}",
+                    f"metrics {router.metrics_port}",
+                ],
             )
-    return boxes
-
-
-def _router_id(service: PlannedService, host: str) -> str:
-    return f"router:{_title(service)}:{host}"
 
 
 def _service(service: PlannedService, notes: list[str]) -> ServiceBoxes:
@@ -199,11 +194,11 @@ def _service(service: PlannedService, notes: list[str]) -> ServiceBoxes:
             grouped.append(len(rest))
     if grouped:
         notes.append(
-            f"{_title(service)}: {sum(grouped)} of {len(service.replicas)} replicas share "
+            f"{service}: {sum(grouped)} of {len(service.replicas)} replicas share "
             f"{'one box' if len(grouped) == 1 else 'boxes'}; `deploy plan` lists each."
         )
     return ServiceBoxes(
-        title=_title(service),
+        title=str(service),
         lines=[
             f"{service.model} as {service.served_model_name}",
             f"{service.engine} {service.engine_version}, {service.device}, {layout}",
@@ -233,32 +228,29 @@ def _layout(sized: Sized) -> str:
 
 
 def _replica(service: PlannedService, replica: PlannedReplica, notes: list[str]) -> ReplicaBoxes:
-    drawn = _drawn_ranks(replica)
+    drawn, rest = _ranks(replica)
     boxes = [_rank(service, replica, node) for node in drawn]
-    if rest := replica.nodes[len(drawn) :]:
+    if rest:
+        ranks = f"ranks {rest[0].rank}–{rest[-1].rank}"
         boxes.append(
             Box(
                 id=_rest_id(service, replica),
                 kind="group",
                 title=f"{len(rest)} more hosts",
-                name=f"ranks {rest[0].rank}–{rest[-1].rank} of {_title(service)}/{replica.index}",
+                name=f"{ranks} of {service}/{replica.index}",
                 lines=[
-                    f"ranks {rest[0].rank}–{rest[-1].rank}",
-                    *_hosts([node.host for node in rest]),
-                    *_gpu_count(service, replica, rest),
+                    ranks,
+                    _hosts([node.host for node in rest]),
+                    *_gpu_count(service, ((replica, node) for node in rest)),
                 ],
             )
         )
         notes.append(
-            f"{_title(service)}/{replica.index}: {len(rest)} of {len(replica.nodes)} ranks share one box; "
+            f"{service}/{replica.index}: {len(rest)} of {len(replica.nodes)} ranks share one box; "
             "`deploy plan` lists each."
         )
     title = f"{_role(replica)}replica {replica.index}"
     return ReplicaBoxes(title=title, role=replica.role, boxes=boxes, network=_network(service, replica))
-
-
-def _rest_id(service: PlannedService, replica: PlannedReplica) -> str:
-    return f"ranks:{_title(service)}/{replica.index}"
 
 
 def _rank(service: PlannedService, replica: PlannedReplica, node: Node) -> Box:
@@ -266,7 +258,7 @@ def _rank(service: PlannedService, replica: PlannedReplica, node: Node) -> Box:
     if node.rank == 0:
         lines.append(f"API {replica.engine_port}")
         if len(replica.nodes) > 1:
-            lines.append(f"rendezvous {', '.join(map(str, replica.rendezvous_ports or [replica.dist_port]))}")
+            lines.append(f"rendezvous {', '.join(map(str, replica.rendezvous_ports))}")
     gpus = _gpus(service, replica, node)
     if gpus:
         lines.append(
@@ -276,7 +268,7 @@ def _rank(service: PlannedService, replica: PlannedReplica, node: Node) -> Box:
         id=_rank_id(service, replica, node),
         kind="rank",
         title=node.host,
-        name=f"{node.host} (rank {node.rank} of {_title(service)}/{replica.index})",
+        name=f"{node.host} (rank {node.rank} of {service}/{replica.index})",
         lines=lines,
         gpus=gpus,
     )
@@ -291,40 +283,40 @@ def _gpus(service: PlannedService, replica: PlannedReplica, node: Node) -> list[
     return [str(number) for number in range(service.sized(replica).world_size // len(replica.nodes))]
 
 
-def _gpu_count(service: PlannedService, replica: PlannedReplica, nodes: Sequence[Node]) -> list[str]:
-    count = sum(len(_gpus(service, replica, node)) for node in nodes)
+def _gpu_count(service: PlannedService, ranks: Iterable[tuple[PlannedReplica, Node]]) -> list[str]:
+    count = sum(len(_gpus(service, replica, node)) for replica, node in ranks)
     return [f"{count} GPUs"] if count else []
 
 
 def _more_replicas(service: PlannedService, rest: Sequence[PlannedReplica]) -> ReplicaBoxes:
-    hosts = list(dict.fromkeys(node.host for replica in rest for node in replica.nodes))
-    gpus = sum(len(_gpus(service, replica, node)) for replica in rest for node in replica.nodes)
+    ranks = [(replica, node) for replica in rest for node in replica.nodes]
+    numbers = f"replicas {rest[0].index}–{rest[-1].index}"
     box = Box(
         id=_rest_of_pool_id(service, rest[0]),
         kind="group",
         title=f"{len(rest)} more replicas",
-        name=f"replicas {rest[0].index}–{rest[-1].index} of {_title(service)}",
+        name=f"{numbers} of {service}",
         lines=[
-            *_hosts(hosts),
+            _hosts(list(dict.fromkeys(node.host for _, node in ranks))),
             f"{len(rest[0].nodes)} {'rank' if len(rest[0].nodes) == 1 else 'ranks'} each",
             f"API {_ports(replica.engine_port for replica in rest)}",
-            *([f"{gpus} GPUs"] if gpus else []),
+            *_gpu_count(service, ranks),
         ],
     )
     return ReplicaBoxes(
-        title=f"{_role(rest[0])}replicas {rest[0].index}–{rest[-1].index}",
+        title=f"{_role(rest[0])}{numbers}",
         role=rest[0].role,
         boxes=[box],
         network=_network(service, rest[0]),
     )
 
 
-def _ports(ports: Iterator[int]) -> str:
+def _ports(ports: Iterable[int]) -> str:
     return ", ".join(_many([str(port) for port in sorted(set(ports))], "ports"))
 
 
-def _hosts(names: Sequence[str]) -> list[str]:
-    return [f"{names[0]} … {names[-1]}" if len(names) > _NAMES_OF_MANY else ", ".join(names)]
+def _hosts(names: Sequence[str]) -> str:
+    return f"{names[0]} … {names[-1]}" if len(names) > _NAMES_OF_MANY else ", ".join(names)
 
 
 def _many(texts: Sequence[str], what: str) -> list[str]:
@@ -353,65 +345,59 @@ def _network(service: PlannedService, replica: PlannedReplica) -> list[str]:
     return _many([f"collectives, {count} hosts: {way}" for way, count in ways.items()], "kinds")
 
 
-def _spares(hosts: Sequence[str], notes: list[str]) -> list[Box]:
-    drawn = hosts[: SPARES_OF_MANY if len(hosts) > MOST_SPARES else None]
+def _spares(hosts: list[str], notes: list[str]) -> list[Box]:
+    drawn, rest = _split(hosts, MOST_SPARES, SPARES_OF_MANY)
     boxes = [Box(id=f"spare:{host}", kind="spare", title=host, name=host, lines=["spare"]) for host in drawn]
-    if rest := hosts[len(drawn) :]:
+    if rest:
         title = f"{len(rest)} more spares"
-        boxes.append(Box(id="spares", kind="spare", title=title, name=title, lines=_hosts(rest)))
+        boxes.append(Box(id="spares", kind="spare", title=title, name=title, lines=[_hosts(rest)]))
         notes.append(f"{len(rest)} of {len(hosts)} spares share one box; `deploy plan` lists each.")
     return boxes
 
 
-def _monitoring(monitoring: Monitoring) -> list[Box]:
-    """One box for Prometheus, one for Grafana, and one for each kind of exporter."""
-    hosts_of: dict[str, list[str]] = {}
-    urls: dict[str, list[str]] = {}
+def _programs(monitoring: Monitoring) -> dict[str, list[MonitoringContainer]]:
+    """Those of a kind, by its name: Prometheus, Grafana, and each kind of exporter."""
+    programs: dict[str, list[MonitoringContainer]] = {}
     for program in monitoring.containers:
-        name = program.container.name.removeprefix("headfirst-")
-        hosts_of.setdefault(name, []).append(program.host)
-        urls.setdefault(name, []).append(program.url)
-    return [
-        Box(
-            id=f"monitoring:{name}",
-            kind="monitoring",
-            title=f"{name} on {hosts[0]}" if len(hosts) == 1 else f"{name} on {len(hosts)} hosts",
-            name=name,
-            lines=[
-                *([] if len(hosts) == 1 else _hosts(hosts)),
-                *([_place(urls[name][0])] if len(hosts) == 1 else [f"port {_ports(map(_port, urls[name]))}"]),
-            ],
-        )
-        for name, hosts in hosts_of.items()
-    ]
+        programs.setdefault(program.container.name.removeprefix("headfirst-"), []).append(program)
+    return programs
+
+
+def _monitoring(monitoring: Monitoring) -> Iterator[Box]:
+    """One box for each kind of program."""
+    for name, programs in _programs(monitoring).items():
+        hosts = [program.host for program in programs]
+        where, lines = hosts[0], [programs[0].url.removeprefix("http://")]
+        if len(hosts) > 1:
+            where = f"{len(hosts)} hosts"
+            lines = [_hosts(hosts), f"port {_ports(_port(program.url) for program in programs)}"]
+        yield Box(id=_program_id(name), kind="monitoring", title=f"{name} on {where}", name=name, lines=lines)
+
+
+def _program_id(name: str) -> str:
+    return f"monitoring:{name}"
 
 
 def _port(url: str) -> int:
-    parts = urlsplit(url)
-    return parts.port or (443 if parts.scheme == "https" else 80)
+    return int(url.rpartition(":")[2])
 
 
-def _place(url: str) -> str:
-    return f"{urlsplit(url).hostname}:{_port(url)}"
+def _link(source: str, target: str, ports: Iterable[int], what: str, kind: Kind = "requests") -> TopologyLink:
+    return TopologyLink(source=source, target=target, ports=list(ports), what=what, kind=kind)
 
 
 def _links_of_people(plan: Plan) -> Iterator[TopologyLink]:
     """From people to the first program that answers them, and from the proxy and the page on."""
-    page = plan.webui
-    if proxy := plan.proxy:
-        yield TopologyLink(source=PEOPLE, target=PROXY, ports=[proxy.port], what="chat page and API")
-        if page:
-            yield TopologyLink(source=PROXY, target=PAGE, ports=[page.port], what="chat page")
-    elif page:
-        yield TopologyLink(source=PEOPLE, target=PAGE, ports=[page.port], what="chat page")
-    source = PROXY if plan.proxy else PEOPLE
-    for service in plan.services:
-        for target, port in _doors(service):
-            yield TopologyLink(source=source, target=target, ports=[port], what=f"API of {_title(service)}")
+    page, first = plan.webui, PROXY if plan.proxy else PEOPLE
+    if plan.proxy:
+        yield _link(PEOPLE, PROXY, [plan.proxy.port], "chat page and API")
     if page:
-        for service in chats(plan.services):
-            for target, port in _doors(service):
-                yield TopologyLink(source=PAGE, target=target, ports=[port], what=f"API of {_title(service)}")
+        yield _link(first, PAGE, [page.port], "chat page")
+    clients = [(first, service) for service in plan.services]
+    clients += [(PAGE, service) for service in chats(plan.services) if page]
+    for source, service in clients:
+        for target, port in _doors(service):
+            yield _link(source, target, [port], f"API of {service}")
 
 
 def _doors(service: PlannedService) -> list[tuple[str, int]]:
@@ -430,22 +416,14 @@ def _links_of_services(plan: Plan) -> Iterator[TopologyLink]:
     """From the routers to rank 0 of each replica, from the ranks to their rendezvous, and the KV cache."""
     for service in plan.services:
         for router in service.routers:
-            source = _router_id(service, router.host)
             for target, port in _engines(service):
-                yield TopologyLink(
-                    source=source, target=target, ports=[port], what=f"API of {_title(service)}"
-                )
-        for replica in _drawn_replicas(service):
-            head = _rank_id(service, replica, replica.nodes[0])
-            ports = replica.rendezvous_ports or [replica.dist_port]
-            ranks = _drawn_ranks(replica)
-            sources = [_rank_id(service, replica, node) for node in ranks[1:]]
-            if replica.nodes[len(ranks) :]:
-                sources.append(_rest_id(service, replica))
+                yield _link(_router_id(service, router.host), target, [port], f"API of {service}")
+        for replica in (replica for drawn, _ in _pools(service) for replica in drawn):
+            ranks, rest = _ranks(replica)
+            head, *sources = (_rank_id(service, replica, node) for node in ranks)
+            sources += [_rest_id(service, replica)] if rest else []
             for source in sources:
-                yield TopologyLink(
-                    source=source, target=head, ports=ports, what="rendezvous", kind="rendezvous"
-                )
+                yield _link(source, head, replica.rendezvous_ports, "rendezvous", "rendezvous")
         yield from _links_of_transfer(service)
 
 
@@ -461,49 +439,30 @@ def _links_of_transfer(service: PlannedService) -> Iterator[TopologyLink]:
     decode = dict.fromkeys(head for head, replica in _heads(service) if replica.role == "decode")
     for source in ports:
         for target in decode:
-            yield TopologyLink(source=source, target=target, ports=[], what=_transfer(service), kind="kv")
+            yield _link(source, target, [], _transfer(service), "kv")
     for target, listening in ports.items():
         for source in decode:
-            yield TopologyLink(
-                source=source,
-                target=target,
-                ports=sorted(listening),
-                what="rendezvous for the KV cache",
-                kind="rendezvous",
-            )
+            yield _link(source, target, sorted(listening), "rendezvous for the KV cache", "rendezvous")
 
 
-def _links_of_monitoring(plan: Plan, boxes: Sequence[Box]) -> Iterator[TopologyLink]:
+def _links_of_monitoring(plan: Plan) -> Iterator[TopologyLink]:
     """From Prometheus to what it asks for figures, and from Grafana to Prometheus."""
     if plan.monitoring is None:
         return
-    ids = {box.name: box.id for box in boxes}
-    source = ids["prometheus"]
-    port = _port(plan.monitoring.prometheus_url)
-    if plan.monitoring.grafana_url and "grafana" in ids:
-        yield TopologyLink(source=ids["grafana"], target=source, ports=[port], what="figures", kind="figures")
-        grafana = _port(plan.monitoring.grafana_url)
-        yield TopologyLink(source=PEOPLE, target=ids["grafana"], ports=[grafana], what="dashboards")
-    for name, id in ids.items():
+    prometheus, grafana = _program_id("prometheus"), _program_id("grafana")
+    if url := plan.monitoring.grafana_url:
+        yield _link(grafana, prometheus, [_port(plan.monitoring.prometheus_url)], "figures", "figures")
+        yield _link(PEOPLE, grafana, [_port(url)], "dashboards")
+    for name, programs in _programs(plan.monitoring).items():
         if name not in ("prometheus", "grafana"):
-            ports = sorted(
-                {
-                    _port(program.url)
-                    for program in plan.monitoring.containers
-                    if program.container.name == f"headfirst-{name}"
-                }
-            )
-            yield TopologyLink(source=source, target=id, ports=ports, what="figures", kind="figures")
+            ports = sorted({_port(program.url) for program in programs})
+            yield _link(prometheus, _program_id(name), ports, "figures", "figures")
     if plan.proxy:
-        yield TopologyLink(
-            source=source, target=PROXY, ports=[plan.proxy.metrics_port], what="figures", kind="figures"
-        )
+        yield _link(prometheus, PROXY, [plan.proxy.metrics_port], "figures", "figures")
     for service in plan.services:
         for router in service.routers:
             target = _router_id(service, router.host)
-            yield TopologyLink(
-                source=source, target=target, ports=[router.metrics_port], what="figures", kind="figures"
-            )
+            yield _link(prometheus, target, [router.metrics_port], "figures", "figures")
         for target, port in _engines(service):
             what = "figures, where the engine publishes them"
-            yield TopologyLink(source=source, target=target, ports=[port], what=what, kind="figures")
+            yield _link(prometheus, target, [port], what, "figures")
