@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import ValidationError
@@ -29,6 +30,7 @@ from headfirst.decide.plan.front import proxy
 from headfirst.decide.plan.types import Node, Plan, PlannedReplica, PlannedService
 
 MOST_RUNS, MOST_RESULTS = 15, 5
+_YES = {True: "yes", False: "no"}
 _SHORT = ("max_tokens", "temperature")  # of a probe, whose answer nobody reads
 
 
@@ -137,69 +139,53 @@ def _service(
 
 def _choices(service: PlannedService) -> Iterator[ReportedChoice]:
     weights = service.weights
-    yield ReportedChoice(
-        what="model",
-        value=f"{service.model} as {service.served_model_name}",
-        reason=f"described by {service.model_described_by}",
+    yield _choice(
+        "model",
+        f"{service.model} as {service.served_model_name}",
+        f"described by {service.model_described_by}",
     )
-    yield ReportedChoice(
-        what="engine",
-        value=f"{service.engine} {service.engine_version}",
-        reason=f"described by {service.engine_described_by}",
+    yield _choice(
+        "engine",
+        f"{service.engine} {service.engine_version}",
+        f"described by {service.engine_described_by}",
     )
     for sized, replicas in service.pools:
         of = f"{replicas[0].role}: " if replicas[0].role else ""
-        yield ReportedChoice(
-            what=f"{of}layout",
-            value=f"{len(replicas)} × ({sized.layout}) on {service.device}, {service.task}",
-            reason=" ".join([sized.layout_reason, *sized.layouts_rejected]),
-        )
+        layout = f"{len(replicas)} × ({sized.layout}) on {service.device}, {service.task}"
+        yield _choice(f"{of}layout", layout, " ".join([sized.layout_reason, *sized.layouts_rejected]))
         fits = {True: "fits", False: "does not fit", None: "not known"}[sized.fit.fits]
         fits = "fits if the estimates hold" if sized.fit.uncertain else fits
-        yield ReportedChoice(what=f"{of}memory", value=fits, reason=sized.fit.reason)
+        yield _choice(f"{of}memory", fits, sized.fit.reason)
         if fraction := sized.fit.memory_fraction:
             whose = "as set" if fraction.is_set else "the engine's own"
-            yield ReportedChoice(
-                what=f"{of}memory fraction", value=f"{fraction.value:.3f}", reason=f"{fraction.flag}, {whose}"
-            )
+            yield _choice(f"{of}memory fraction", f"{fraction.value:.3f}", f"{fraction.flag}, {whose}")
     if service.transfer:
-        reason = " ".join(service.transfer.reasons)
-        yield ReportedChoice(what="KV cache between them", value=service.transfer.way, reason=reason)
-    yield _yes("conversion to BF16", service.convert_to_bf16, service.convert_reason)
-    yield _yes("code of the model's repository", service.trust_remote_code, service.trust_reason)
-    yield ReportedChoice(
-        what="weights",
-        value=f"{size(weights.source_bytes)} from {weights.source} to {weights.directory}",
-        reason=weights.placement_reason,
+        yield _choice("KV cache between them", service.transfer.way, " ".join(service.transfer.reasons))
+    yield _choice("conversion to BF16", _YES[service.convert_to_bf16], service.convert_reason)
+    yield _choice("code of the model's repository", _YES[service.trust_remote_code], service.trust_reason)
+    brought = f"{size(weights.source_bytes)} from {weights.source} to {weights.directory}"
+    yield _choice("weights", brought, weights.placement_reason)
+    yield _choice("page cache", weights.warm_cache, weights.warm_reason)
+    one_by_one = f"one step and one node at a time: {duration(weights.time.documented_seconds)}"
+    yield _choice(
+        "time for the weights", duration(weights.time.seconds), f"{weights.time.reason}; {one_by_one}"
     )
-    yield ReportedChoice(what="page cache", value=weights.warm_cache, reason=weights.warm_reason)
-    time = (
-        f"{weights.time.reason}; one step and one node at a time: {duration(weights.time.documented_seconds)}"
-    )
-    yield ReportedChoice(what="time for the weights", value=duration(weights.time.seconds), reason=time)
     for sized, replicas in service.pools:
         what = f"{replicas[0].role}: argument" if replicas[0].role else "argument"
         for argument in sized.chosen_arguments:
             value = f"{argument.flag} {argument.value}".strip()
-            yield ReportedChoice(what=what, value=value, reason=f"{argument.reason} ({argument.source})")
+            yield _choice(what, value, f"{argument.reason} ({argument.source})")
     for adapter in service.adapters:
-        yield ReportedChoice(what="adapter", value=adapter.name, reason=adapter.id)
+        yield _choice("adapter", adapter.name, adapter.id)
     if draft := service.draft_model:
-        yield ReportedChoice(
-            what="draft model", value=draft.id, reason=f"described by {draft.described_by or 'nothing'}"
-        )
-    reasons: dict[str, int] = {}
-    for _, node in service.ranks:
-        for reason in node.network.reasons:
-            reasons[reason] = reasons.get(reason, 0) + 1
+        yield _choice("draft model", draft.id, f"described by {draft.described_by or 'nothing'}")
+    reasons = Counter(reason for _, node in service.ranks for reason in node.network.reasons)
     for reason, count in reasons.items():
-        yield ReportedChoice(
-            what="network", value=f"{count} {'rank' if count == 1 else 'ranks'}", reason=reason
-        )
+        yield _choice("network", f"{count} {'rank' if count == 1 else 'ranks'}", reason)
 
 
-def _yes(what: str, value: bool, reason: str) -> ReportedChoice:
-    return ReportedChoice(what=what, value="yes" if value else "no", reason=reason)
+def _choice(what: str, value: str, reason: str) -> ReportedChoice:
+    return ReportedChoice(what=what, value=value, reason=reason)
 
 
 def _rank(service: PlannedService, replica: PlannedReplica, node: Node) -> ReportedRank:
@@ -215,7 +201,7 @@ def _rank(service: PlannedService, replica: PlannedReplica, node: Node) -> Repor
         host=node.host,
         address=node.address,
         gpus=gpus,
-        ports=[] if node.rank else [replica.engine_port, *(replica.rendezvous_ports or [replica.dist_port])],
+        ports=[] if node.rank else [replica.engine_port, *replica.rendezvous_ports],
     )
 
 

@@ -78,6 +78,7 @@ class _Drawing:
 
     def __init__(self, graph: Topology) -> None:
         self._graph = graph
+        self._names = {box.id: box.name for box in graph.boxes}
         self._places: dict[str, _Place] = {}
         self._frame_of: dict[str, float] = {}  # by the id of a box, where the frame of its replica begins
         boxes = [replica.boxes for service in graph.services for replica in service.replicas]
@@ -176,14 +177,29 @@ class _Drawing:
         """Every link in words, links alike in one line, and what is grouped."""
         y = self._bottom + _GAP + 8
         self._put_text(self._left, y, "Connections", "head")
-        lines = link_lines(self._graph)
-        shown = lines[: MOST_LINKS if len(lines) > MOST_LINKS else None]
-        if rest := len(lines) - len(shown):
+        lines = self._link_lines()
+        shown = lines[:MOST_LINKS]
+        if len(lines) > MOST_LINKS:
+            rest = len(lines) - MOST_LINKS
             shown.append(f"and {rest} more lines of connections; `deploy report --json` lists each")
         for line in [*shown, *self._graph.notes]:
             y += _LINE
             self._put_text(self._left, y, line, "" if line in shown else "dim")
             self._grow(self._left + _width(line), y)
+
+    def _link_lines(self) -> list[str]:
+        """The links as sentences, those alike of several sources in one."""
+        sources: dict[tuple[str, tuple[int, ...], str], list[str]] = {}
+        for link in self._graph.links:
+            sources.setdefault((link.target, tuple(link.ports), link.what), []).append(
+                self._names[link.source]
+            )
+        lines = []
+        for (target, ports, what), origins in sources.items():
+            more = len(origins) - _SOURCES_IN_A_LINE
+            source = ", ".join(origins[:_SOURCES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "")
+            lines.append(_in_words(source, self._names[target], ports, what))
+        return lines
 
     def _is_inside(self, link: TopologyLink) -> bool:
         """Whether it connects boxes of one replica."""
@@ -220,8 +236,8 @@ class _Drawing:
                 "data-ports": " ".join(map(str, link.ports)),
             },
         )
-        names = {box.id: box.name for box in self._graph.boxes}
-        xml.SubElement(line, "title").text = _clean(_in_words(names[link.source], names[link.target], link))
+        words = _in_words(self._names[link.source], self._names[link.target], link.ports, link.what)
+        xml.SubElement(line, "title").text = _clean(words)
         if link.kind == "kv":
             head = [(x2, end.y), (x2 - _HEAD / 2, end.y - _HEAD), (x2 + _HEAD / 2, end.y - _HEAD)]
             xml.SubElement(self._links, "polygon", {"class": "kv", "points": _points(head)})
@@ -269,25 +285,9 @@ def _points(corners: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{_number(x)},{_number(y)}" for x, y in corners)
 
 
-def link_lines(graph: Topology) -> list[str]:
-    """The links as sentences, those alike of several sources in one."""
-    names = {box.id: box.name for box in graph.boxes}
-    sources: dict[tuple[str, tuple[int, ...], str], list[str]] = {}
-    for link in graph.links:
-        sources.setdefault((link.target, tuple(link.ports), link.what), []).append(names[link.source])
-    lines = []
-    for (target, ports, what), origins in sources.items():
-        more = len(origins) - _SOURCES_IN_A_LINE
-        source = ", ".join(origins[:_SOURCES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "")
-        lines.append(
-            _in_words(source, names[target], TopologyLink(source="", target="", ports=list(ports), what=what))
-        )
-    return lines
-
-
-def _in_words(source: str, target: str, link: TopologyLink) -> str:
-    ports = f" port {', '.join(map(str, link.ports))}" if link.ports else ""
-    return f"{source} → {target}{ports}: {link.what}"
+def _in_words(source: str, target: str, ports: Sequence[int], what: str) -> str:
+    at = f" port {', '.join(map(str, ports))}" if ports else ""
+    return f"{source} → {target}{at}: {what}"
 
 
 class _Flow(NamedTuple):
