@@ -10,7 +10,7 @@ from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import secret_files
 from headfirst.decide.render.files import Files, numbered, script
 from headfirst.decide.render.host_parts import ASK_SCRIPT, HostPart, HostParts, ask_script, hosts, secrets
-from headfirst.decide.render.shell import CHECK_CACHE, CHECK_MODEL, FAIL, command_line, program
+from headfirst.decide.render.shell import CHECKS, FAIL, checks, command_line, program
 
 _STOP_S = 60
 
@@ -42,8 +42,7 @@ def _host(header: Sequence[str], host: HostParts, container_program: str) -> str
     return program(
         [*header, "", *about],
         FAIL,
-        CHECK_MODEL,
-        CHECK_CACHE,
+        CHECKS,
         'cd "$(dirname "$0")"\n',
         _down(host.parts, container_program),
         _checks(host.parts, container_program),
@@ -86,9 +85,7 @@ def _checks(parts: Sequence[HostPart], container_program: str) -> str:
             f'  fail "There is a container {name} already. Remove it: $0 down"\n'
         )
     for service in {id(part.rank.service): part.rank.service for part in parts if part.rank}.values():
-        lines += [f"check_model {shlex.quote(folder)}\n" for folder in service.model_folders]
-        if service.cache_dir:
-            lines.append(f"check_cache {shlex.quote(service.cache_dir)}\n")
+        lines.append(checks(service))
     for part in parts:
         for file in part.files:
             source = shlex.quote(f"{secret_files.FOLDER}/{file.name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,11 +26,11 @@ from headfirst.decide.render.kubernetes_objects import (
     security,
 )
 from headfirst.decide.render.shell import (
-    CHECK_CACHE,
-    CHECK_MODEL,
+    CHECKS,
     FAIL,
     RANK,
     VARIABLES,
+    checks,
     program,
     ranks,
 )
@@ -92,8 +92,11 @@ def files(plan: Plan, header: Sequence[str], options: Options) -> Files:
 
 
 def _service(header: Sequence[str], service: PlannedService, options: Options) -> str:
-    secrets = [secret_files.of_replica(service, replica).name for replica in service.replicas]
-    sources = " ".join(f"--from-file=secrets/{name}" for name in secrets)
+    sets = [
+        _Set(service, replica, scheduled, options)
+        for replica, scheduled in zip(service.replicas, service.scheduled, strict=True)
+    ]
+    sources = " ".join(f"--from-file=secrets/{each.secret.name}" for each in sets)
     about = [
         *header,
         "",
@@ -103,45 +106,23 @@ def _service(header: Sequence[str], service: PlannedService, options: Options) -
         f"No Secret is in this file. Make it with {secret_files.SCRIPT}, then:",
         f"  kubectl create secret generic {api_name(service)} {sources}",
         *(
-            f"  kubectl create secret generic {_environment_name(replica)} --from-env-file={path}"
-            for replica in service.replicas
-            for file in secret_files.of_environment(service, replica)
+            f"  kubectl create secret generic {each.environment} --from-env-file={path}"
+            for each in sets
+            for file in secret_files.of_environment(service, each.replica)
             for path in [f"{secret_files.FOLDER}/{file.name}"]
         ),
         *kubernetes_router.about(service),
         *(note for scheduled in service.scheduled for note in scheduled.notes),
-        *_left_out(service),
+        *dict.fromkeys(line for each in sets for line in each.left_out()),  # of replicas alike, once
     ]
-    manifests: list[dict[str, Any]] = []
-    if options.storage == "pvc":
-        manifests.append(_claim(service))
-    for replica, scheduled in zip(service.replicas, service.scheduled, strict=True):
-        manifests += [_scripts(service, replica, scheduled), _workers(service, replica, scheduled, options)]
+    manifests = [_claim(service)] if options.storage == "pvc" else []
+    for each in sets:
+        manifests += [each.scripts(), each.workers()]
     selector = {_INDEX: "0"}
     if service.required_routers:
         manifests.append(kubernetes_router.deployment(service))
         selector = {INSTANCE: router_name(service.required_routers[0])}
     return documents(about, *manifests, endpoint(service, selector))
-
-
-def _environment_name(replica: PlannedReplica) -> str:
-    """The name of the Secret with a replica's environment."""
-    return f"{replica_name(replica)}-environment"
-
-
-def _left_out(service: PlannedService) -> list[str]:
-    """Options that the pods do not have; of replicas alike, once."""
-    lines: list[str] = []
-    for replica, scheduled in zip(service.replicas, service.scheduled, strict=True):
-        # The device plugins bring these.
-        brought = [CDI_GPU, *([INFINIBAND] if scheduled.rdma else [])]
-        for planned in (node.container.without_files() for node in replica.nodes):
-            devices = [device for device in planned.devices if not device.startswith(tuple(brought))]
-            user = None if numeric(planned.user) else planned.user
-            rest = planned.model_copy(update={"devices": devices, "user": user})
-            carried = _CARRIED | ({"env_file"} if replica.secret_env else set())
-            lines += scheduled_options.stated(rest, carried, _GIVEN, "Kubernetes", limits=_carried(planned))
-    return list(dict.fromkeys(lines))
 
 
 def _claim(service: PlannedService) -> dict[str, Any]:
@@ -159,168 +140,179 @@ def _claim(service: PlannedService) -> dict[str, Any]:
     }
 
 
-def _scripts(service: PlannedService, replica: PlannedReplica, scheduled: Scheduled) -> dict[str, Any]:
-    name = replica_name(replica)
-    checks = [f"check_model {shlex.quote(folder)}\n" for folder in service.model_folders]
-    if service.cache_dir:
-        checks.append(f"check_cache {shlex.quote(service.cache_dir)}\n")
-    launch = program(
-        [],
-        FAIL,
-        CHECK_MODEL,
-        CHECK_CACHE,
-        "".join(checks),
-        scheduled_options.limits(_carried(replica.nodes[0].container), {}),  # a pod has no field for them
-        f"{RANK}=$LWS_WORKER_INDEX\n"
-        f"{VARIABLES[CONFIG_FILE]}={shlex.quote(secret_files.of_replica(service, replica).path)}\n",
-        _FIND_HEAD,
-        ranks(scheduled),
-    )
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": f"{name}-launch", "labels": labels_of(service, name)},
-        "data": {_LAUNCH: launch, _PROBE: shell.PROBE},
-    }
+@dataclass(frozen=True)
+class _Set:
+    """The LeaderWorkerSet of a replica, and the scripts that its pods run."""
+
+    service: PlannedService
+    replica: PlannedReplica
+    scheduled: Scheduled
+    options: Options
+
+    @property
+    def planned(self) -> Container:
+        """The container of rank 0."""
+        return self.replica.nodes[0].container
+
+    @property
+    def secret(self) -> secret_files.SecretFile:
+        """The file with the key."""
+        return secret_files.of_replica(self.service, self.replica)
+
+    @property
+    def environment(self) -> str:
+        """The name of the Secret with the environment."""
+        return f"{self._name}-environment"
+
+    @property
+    def _name(self) -> str:
+        return replica_name(self.replica)
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        return labels_of(self.service, self._name)
+
+    def left_out(self) -> Iterator[str]:
+        """Options that the pods do not have."""
+        # The device plugins bring these.
+        brought = (CDI_GPU, INFINIBAND) if self.scheduled.rdma else (CDI_GPU,)
+        carried = _CARRIED | ({"env_file"} if self.replica.secret_env else set())
+        for planned in (node.container.without_files() for node in self.replica.nodes):
+            devices = [device for device in planned.devices if not device.startswith(brought)]
+            user = None if numeric(planned.user) else planned.user
+            rest = planned.model_copy(update={"devices": devices, "user": user})
+            yield from scheduled_options.stated(rest, carried, _GIVEN, "Kubernetes", limits=_carried(planned))
+
+    def scripts(self) -> dict[str, Any]:
+        """What the pods run."""
+        launch = program(
+            [],
+            FAIL,
+            CHECKS,
+            checks(self.service),
+            scheduled_options.limits(_carried(self.planned), {}),  # a pod has no field for them
+            f"{RANK}=$LWS_WORKER_INDEX\n{VARIABLES[CONFIG_FILE]}={shlex.quote(self.secret.path)}\n",
+            _FIND_HEAD,
+            ranks(self.scheduled),
+        )
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"{self._name}-launch", "labels": self._labels},
+            "data": {_LAUNCH: launch, _PROBE: shell.PROBE},
+        }
+
+    def workers(self) -> dict[str, Any]:
+        """The set itself."""
+        template: dict[str, Any] = {
+            "size": len(self.replica.nodes),
+            # A rank cannot come back alone.
+            "restartPolicy": "RecreateGroupOnPodRestart",
+            "leaderTemplate": self._pod(leader=True),
+            "workerTemplate": self._pod(leader=False),
+        }
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "LeaderWorkerSet",
+            "metadata": {"name": self._name, "labels": self._labels},
+            # The leader is ready when all ranks have met: the workers must not wait for it.
+            "spec": {"replicas": 1, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": template},
+        }
+
+    def _pod(self, *, leader: bool) -> dict[str, Any]:
+        labels = self._labels
+        apart = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+        volumes, mounts = self._volumes(leader=leader)
+        spec: dict[str, Any] = {
+            "hostNetwork": True,  # as the plan's containers: RDMA devices, and the interface of NCCL
+            "dnsPolicy": "ClusterFirstWithHostNet",
+            "terminationGracePeriodSeconds": 60,
+            **pod_options(self.planned),
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
+            "containers": [self._container(mounts, leader=leader)],
+            "volumes": volumes,
+        }
+        if self.scheduled.gpus:
+            spec["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+        return {"metadata": {"labels": labels}, "spec": spec}
+
+    def _container(self, mounts: list[dict[str, Any]], *, leader: bool) -> dict[str, Any]:
+        container: dict[str, Any] = {
+            "name": "engine",
+            "image": self.planned.image,
+            "command": ["bash", f"{_FOLDER}/{_LAUNCH}"],
+            "env": [{"name": VARIABLES[ADDRESS], "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+            **({"envFrom": [{"secretRef": {"name": self.environment}}]} if self.replica.secret_env else {}),
+            "securityContext": security(self.planned),
+            "volumeMounts": mounts,
+        }
+        limits = {"nvidia.com/gpu": str(self.scheduled.gpus)} if self.scheduled.gpus else {}
+        limits |= {self.options.rdma_resource: "1"} if self.scheduled.rdma else {}
+        if limits:
+            container["resources"] = {"limits": limits, "requests": dict(limits)}
+        if leader:
+            container["ports"] = [{"name": "api", "containerPort": self.replica.engine_port}]
+            container |= self._probes()
+        return container
+
+    def _probes(self) -> dict[str, Any]:
+        ready = self.service.readiness
+        url = shell.probe_url(f"${VARIABLES[ADDRESS]}", self.replica.engine_port, ready)
+        words = f'exec python3 {_FOLDER}/{_PROBE} "{url}" {shlex.quote(self.secret.path)}'
+        probe = {
+            "exec": {"command": ["bash", "-c", words]},
+            "periodSeconds": shell.PROBE_INTERVAL_S,
+            "timeoutSeconds": shell.PROBE_TIMEOUT_S,
+        }
+        probes = {
+            "startupProbe": {**probe, "failureThreshold": shell.probe_failures(ready.start_seconds)},
+            "readinessProbe": {**probe, "failureThreshold": 3},
+        }
+        if ready.hang_seconds:
+            probes["livenessProbe"] = {**probe, "failureThreshold": shell.probe_failures(ready.hang_seconds)}
+        return probes
+
+    def _reads_key(self, *, leader: bool) -> bool:
+        """The leader's probes read it, too."""
+        workers = [word for rank in self.scheduled.ranks[1:] for word in rank.command]
+        return leader or any(CONFIG_FILE in blanks(word) for word in workers)
+
+    def _volumes(self, *, leader: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Those of a pod, and where its container has each."""
+        size, secret = self.planned.shm_size, self.secret
+        memory = {"medium": "Memory", **({"sizeLimit": _quantity(size)} if size else {})}
+        volumes: list[dict[str, Any]] = [
+            {"name": "launch", "configMap": {"name": f"{self._name}-launch"}},
+            {"name": "shm", "emptyDir": memory},
+        ]
+        mounts: list[dict[str, Any]] = [
+            {"name": "launch", "mountPath": _FOLDER, "readOnly": True},
+            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the container's shared memory
+        ]
+        if self._reads_key(leader=leader):
+            items = [{"key": secret.name, "path": secret.name}]
+            key = {"secretName": api_name(self.service), "items": items, "defaultMode": 0o400}
+            volumes.append({"name": "key", "secret": key})
+            mounts.append({"name": "key", "mountPath": secret.path.rpartition("/")[0], "readOnly": True})
+        claimed = self.options.storage == "pvc"
+        if claimed:
+            volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": api_name(self.service)}})
+        folders = [volume.split(":") for volume in self.planned.without_files().volumes]
+        folders = [folder for folder in folders if folder[0] != secret.path]
+        for number, (source, target, *flags) in enumerate(folders):
+            read_only, name = "ro" in flags, f"folder-{number}"
+            if not claimed:
+                kind = "Directory" if read_only else "DirectoryOrCreate"
+                volumes.append({"name": name, "hostPath": {"path": source, "type": kind}})
+            volume = {"name": "data", "subPath": source.strip("/")} if claimed else {"name": name}
+            mounts.append({**volume, "mountPath": target, **({"readOnly": True} if read_only else {})})
+        return volumes, mounts
 
 
 def _carried(planned: Container) -> dict[str, int]:
     """Who has IPC_LOCK may pin memory beyond every limit: memlock is stated alone."""
     without = {"memlock"} if "IPC_LOCK" in planned.cap_add else set()
     return {name: value for name, value in planned.ulimits.items() if name not in without}
-
-
-def _workers(
-    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options
-) -> dict[str, Any]:
-    template: dict[str, Any] = {
-        "size": len(replica.nodes),
-        # A rank cannot come back alone.
-        "restartPolicy": "RecreateGroupOnPodRestart",
-        "leaderTemplate": _pod(service, replica, scheduled, options, leader=True),
-        "workerTemplate": _pod(service, replica, scheduled, options, leader=False),
-    }
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "LeaderWorkerSet",
-        "metadata": {"name": replica_name(replica), "labels": labels_of(service, replica_name(replica))},
-        # The leader is ready when all ranks have met: the workers must not wait for it.
-        "spec": {"replicas": 1, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": template},
-    }
-
-
-def _pod(
-    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options, *, leader: bool
-) -> dict[str, Any]:
-    labels = labels_of(service, replica_name(replica))
-    apart = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
-    spec: dict[str, Any] = {
-        "hostNetwork": True,  # as the plan's containers: RDMA devices, and the interface that NCCL is given
-        "dnsPolicy": "ClusterFirstWithHostNet",
-        "terminationGracePeriodSeconds": 60,
-        **pod_options(replica.nodes[0].container),
-        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
-        "containers": [_container(service, replica, scheduled, options, leader=leader)],
-        "volumes": _volumes(service, replica, scheduled, options, leader=leader),
-    }
-    if scheduled.gpus:
-        spec["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    return {"metadata": {"labels": labels}, "spec": spec}
-
-
-def _container(
-    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options, *, leader: bool
-) -> dict[str, Any]:
-    planned = replica.nodes[0].container
-    container: dict[str, Any] = {
-        "name": "engine",
-        "image": planned.image,
-        "command": ["bash", f"{_FOLDER}/{_LAUNCH}"],
-        "env": [{"name": VARIABLES[ADDRESS], "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
-        **({"envFrom": [{"secretRef": {"name": _environment_name(replica)}}]} if replica.secret_env else {}),
-        "securityContext": security(planned),
-        "volumeMounts": _mounts(service, replica, scheduled, options, leader=leader),
-    }
-    limits = {"nvidia.com/gpu": str(scheduled.gpus)} if scheduled.gpus else {}
-    limits |= {options.rdma_resource: "1"} if scheduled.rdma else {}
-    if limits:
-        container["resources"] = {"limits": limits, "requests": dict(limits)}
-    if leader:
-        container["ports"] = [{"name": "api", "containerPort": replica.engine_port}]
-        container |= _probes(service, replica)
-    return container
-
-
-def _probes(service: PlannedService, replica: PlannedReplica) -> dict[str, Any]:
-    ready = service.readiness
-    url = shell.probe_url(f"${VARIABLES[ADDRESS]}", replica.engine_port, ready)
-    path = secret_files.of_replica(service, replica).path
-    probe = {
-        "exec": {"command": ["bash", "-c", f'exec python3 {_FOLDER}/{_PROBE} "{url}" {shlex.quote(path)}']},
-        "periodSeconds": shell.PROBE_INTERVAL_S,
-        "timeoutSeconds": shell.PROBE_TIMEOUT_S,
-    }
-    probes = {
-        "startupProbe": {**probe, "failureThreshold": shell.probe_failures(ready.start_seconds)},
-        "readinessProbe": {**probe, "failureThreshold": 3},
-    }
-    if ready.hang_seconds:
-        probes["livenessProbe"] = {**probe, "failureThreshold": shell.probe_failures(ready.hang_seconds)}
-    return probes
-
-
-def _reads_key(scheduled: Scheduled, *, leader: bool) -> bool:
-    """The leader's probes read it, too."""
-    workers = [word for rank in scheduled.ranks[1:] for word in rank.command]
-    return leader or any(CONFIG_FILE in blanks(word) for word in workers)
-
-
-def _folders(planned: Container, secret: secret_files.SecretFile) -> list[tuple[str, str, bool]]:
-    """Folders of the host, where they are in the container, and whether they are only read."""
-    folders = []
-    for volume in planned.without_files().volumes:
-        source, target, *flags = volume.split(":")
-        if source != secret.path:
-            folders.append((source, target, "ro" in flags))
-    return folders
-
-
-def _volumes(
-    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options, *, leader: bool
-) -> list[dict[str, Any]]:
-    planned, secret = replica.nodes[0].container, secret_files.of_replica(service, replica)
-    memory = {"medium": "Memory", **({"sizeLimit": _quantity(planned.shm_size)} if planned.shm_size else {})}
-    volumes: list[dict[str, Any]] = [
-        {"name": "launch", "configMap": {"name": f"{replica_name(replica)}-launch"}},
-        {"name": "shm", "emptyDir": memory},
-    ]
-    if _reads_key(scheduled, leader=leader):
-        key = {"secretName": api_name(service), "items": [{"key": secret.name, "path": secret.name}]}
-        volumes.append({"name": "key", "secret": {**key, "defaultMode": 0o400}})
-    if options.storage == "pvc":
-        return [*volumes, {"name": "data", "persistentVolumeClaim": {"claimName": api_name(service)}}]
-    for number, (source, _, read_only) in enumerate(_folders(planned, secret)):
-        kind = "Directory" if read_only else "DirectoryOrCreate"
-        volumes.append({"name": f"folder-{number}", "hostPath": {"path": source, "type": kind}})
-    return volumes
-
-
-def _mounts(
-    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options, *, leader: bool
-) -> list[dict[str, Any]]:
-    secret = secret_files.of_replica(service, replica)
-    mounts: list[dict[str, Any]] = [
-        {"name": "launch", "mountPath": _FOLDER, "readOnly": True},
-        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the container's shared memory
-    ]
-    if _reads_key(scheduled, leader=leader):
-        mounts.append({"name": "key", "mountPath": secret.path.rpartition("/")[0], "readOnly": True})
-    for number, (source, target, read_only) in enumerate(_folders(replica.nodes[0].container, secret)):
-        name = {"name": f"folder-{number}"}
-        if options.storage == "pvc":
-            name = {"name": "data", "subPath": source.strip("/")}
-        mounts.append({**name, "mountPath": target, **({"readOnly": True} if read_only else {})})
-    return mounts
 
 
 def _quantity(size: str) -> str:

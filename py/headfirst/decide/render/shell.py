@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, Text, joined
-from headfirst.decide.plan.types import Readiness, Scheduled
+from headfirst.decide.plan.types import PlannedService, Readiness, Scheduled
 from headfirst.decide.render.files import comment
 
 # What a script must set before it runs a rank.
@@ -25,7 +25,7 @@ fail() {
 """
 
 # Every shard that the model's index names must be there; a model without an index has its only file.
-CHECK_MODEL = """\
+CHECKS = """\
 check_model() {
   local folder=$1 index=$1/model.safetensors.index.json shard
   [ -r "$folder/config.json" ] || fail "$folder on $(hostname) has no config.json: bring the model first."
@@ -37,9 +37,7 @@ check_model() {
     compgen -G "$folder/*.safetensors" >/dev/null || fail "$folder on $(hostname) has no weights."
   fi
 }
-"""
 
-CHECK_CACHE = """\
 check_cache() {
   { mkdir -p "$1" && [ -w "$1" ]; } ||
     fail "$1 on $(hostname) cannot be written. Render again with another folder: -e engine_cache_dir=…"
@@ -55,6 +53,13 @@ ask() { # KEY_FILE URL [CURL_OPTION...]
     curl --silent --show-error --fail --noproxy '*' --max-time 60 --header @- "$@" "$url"
 }
 """
+
+
+def checks(service: PlannedService) -> str:
+    """That a host has the service's weights, and may write its cache; with the functions of CHECKS."""
+    lines = [f"check_model {shlex.quote(folder)}\n" for folder in service.model_folders]
+    lines += [f"check_cache {shlex.quote(service.cache_dir)}\n"] if service.cache_dir else []
+    return "".join(lines)
 
 
 def program(header: Sequence[str], *parts: str) -> str:

@@ -17,11 +17,11 @@ from headfirst.decide.render import scheduled_options, secret_files, slurm_route
 from headfirst.decide.render.files import Files, comment, script
 from headfirst.decide.render.shell import (
     ASK,
-    CHECK_CACHE,
-    CHECK_MODEL,
+    CHECKS,
     FAIL,
     RANK,
     VARIABLES,
+    checks,
     ranks,
 )
 from headfirst.decide.render.slurm_steps import ContainerOf, activated, environment, exported, from_input
@@ -208,13 +208,12 @@ def _secrets(job: _Job) -> str:
 
 def _check(job: _Job) -> str:
     """Before anything starts: every host has the weights, the cache and the key, and the heads free ports."""
-    service, nics = job.service, {scheduled.nic for scheduled in job.scheduled}
+    nics = {scheduled.nic for scheduled in job.scheduled}
     nic = nics.pop() if len(nics) == 1 else None
     settings = ["engine_port", "dist_port", *(["kv_transfer_port", "router_port"] if job.router else [])]
     lines = [
         f"port_settings={shlex.quote(' '.join(f'-e {name}=…' for name in settings))}\n",
-        *(f"check_model {shlex.quote(folder)}\n" for folder in service.model_folders),
-        f"check_cache {shlex.quote(service.cache_dir)}\n" if service.cache_dir else "",
+        checks(job.service),
         '[ -r "$config" ] || fail "$(hostname) cannot read $config: submit in a shared folder."\n',
         f"address=$(own_address {shlex.quote(nic or '')})\n",
         '[ -n "$address" ] || fail "$(hostname) has no IPv4 address'
@@ -225,7 +224,7 @@ def _check(job: _Job) -> str:
         ),
         'echo "$SLURM_PROCID $address"\n',
     ]
-    body = "\n".join([FAIL, CHECK_MODEL, CHECK_CACHE, _OWN_ADDRESS, _PORTS_ARE_FREE, "".join(lines)])
+    body = "\n".join([FAIL, CHECKS, _OWN_ADDRESS, _PORTS_ARE_FREE, "".join(lines)])
     return (
         f"addresses=$(\n  srun --kill-on-bad-exit=1 {from_input(body, 'CHECK')}"
         ') || fail "A host is not ready; nothing was started."\n'
