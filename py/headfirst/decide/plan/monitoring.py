@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from headfirst.decide import engines
 from headfirst.decide.cluster.settings import ClusterSettings
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.containers.spec import Container, gpu_options
 from headfirst.decide.engines.base import Metrics
-from headfirst.decide.plan.types import (
-    Monitoring,
-    MonitoringContainer,
-    PlannedReplica,
-    PlannedRouter,
-    PlannedService,
-    Proxy,
-)
+from headfirst.decide.plan.types import Monitoring, MonitoringContainer, PlannedService, Proxy
 
 PROMETHEUS, GRAFANA = "headfirst-prometheus", "headfirst-grafana"
 NODE_EXPORTER, DCGM_EXPORTER = "headfirst-node-exporter", "headfirst-dcgm-exporter"
@@ -97,23 +90,49 @@ def targets(
     files: dict[str, list[Group]] = {}
     for service in services:
         for replica in service.replicas if _publishes(cluster, service) else ():
-            name = f"engine-{service.name or 'only'}-{replica.index}.json"
-            files[name] = [_engine(cluster, service, replica)]
-        if service.routers:
-            files[f"router-{service.name or 'only'}.json"] = [
-                _router(cluster, service, router) for router in service.routers
+            head = replica.nodes[0]  # it alone answers for the whole replica
+            files[f"engine-{_key_name(service)}-{replica.index}.json"] = [
+                _group(
+                    cluster,
+                    f"{head.address}:{replica.engine_port}",
+                    service=service.served_model_name,
+                    replica=str(replica.index),
+                    rank="0",
+                    host=head.host,
+                    engine=service.engine,
+                    __metrics_path__=metrics_of(service).path,
+                )
             ]
-    for host in cluster.nodes if cluster.monitoring else ():
-        labels = {"cluster": cluster.name, "host": host.name}
-        node = f"{host.address}:{cluster.settings.node_exporter_port}"
-        files[f"node-{host.name}.json"] = [{"targets": [node], "labels": labels}]
-        if _has_gpus(cluster, host):
-            gpu = f"{host.address}:{cluster.settings.dcgm_exporter_port}"
-            files[f"gpu-{host.name}.json"] = [{"targets": [gpu], "labels": labels}]
+        if service.routers:
+            files[f"router-{_key_name(service)}.json"] = [
+                _group(
+                    cluster,
+                    f"{router.address}:{router.metrics_port}",
+                    service=service.served_model_name,
+                    host=router.host,
+                )
+                for router in service.routers
+            ]
+    for host in cluster.nodes:
+        for kind, port in zip(("node", "gpu"), exporter_ports(cluster, host), strict=False):
+            files[f"{kind}-{host.name}.json"] = [_group(cluster, f"{host.address}:{port}", host=host.name)]
     if proxy:
+        # Two pages of figures; the label `part` keeps them apart.
         parts = ["metrics", *(["certificate"] if proxy.tls != "none" else [])]
-        files["proxy.json"] = [_proxy(cluster, proxy, part) for part in parts]
+        target = f"{proxy.metrics_address}:{proxy.metrics_port}"
+        files["proxy.json"] = [
+            _group(cluster, target, host=proxy.host, part=part, __metrics_path__=f"/{part}") for part in parts
+        ]
     return files
+
+
+def _group(cluster: Cluster, target: str, **labels: str) -> Group:
+    return {"targets": [target], "labels": {"cluster": cluster.name, **labels}}
+
+
+def _key_name(service: PlannedService) -> str:
+    """Of the file with its key, and in names of files with its targets."""
+    return service.name or "only"
 
 
 def scraped_ports(
@@ -127,20 +146,14 @@ def scraped_ports(
 
 def configuration(cluster: Cluster, services: Sequence[PlannedService]) -> dict[str, Any]:
     """prometheus.yml."""
-    jobs = [
-        _job("engine", [f"engine-{service.name or 'only'}-*.json"], service)
-        for service in services
-        if metrics_of(service).needs_key
-    ]
-    open_services = [service for service in services if not metrics_of(service).needs_key]
-    if open_services:
-        jobs.append(_job("engine", [f"engine-{service.name or 'only'}-*.json" for service in open_services]))
+    keyed = [_key_name(service) for service in services if metrics_of(service).needs_key]
+    others = [_key_name(service) for service in services if not metrics_of(service).needs_key]
+    jobs = [_job(f"engine-{name}", [f"engine-{name}-*.json"], key=f"{KEYS}/{name}") for name in keyed]
+    if others:
+        jobs.append(_job("engine", [f"engine-{name}-*.json" for name in others]))
     for job in jobs:
         job["metric_relabel_configs"] = _own_names(services)
-    static_configs = [
-        {"targets": [f"127.0.0.1:{cluster.settings.prometheus_port}"], "labels": {"cluster": cluster.name}}
-    ]
-    itself = {"job_name": "prometheus", "static_configs": static_configs} | _LIMITS
+    itself = _group(cluster, f"127.0.0.1:{cluster.settings.prometheus_port}")
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
         "rule_files": [f"{CONFIG}/rules/*.yml"],
@@ -150,7 +163,7 @@ def configuration(cluster: Cluster, services: Sequence[PlannedService]) -> dict[
             _job("proxy", ["proxy.json"]),
             _job("node", ["node-*.json"]),
             _job("gpu", ["gpu-*.json"]),
-            itself,
+            {"job_name": "prometheus", "static_configs": [itself]} | _LIMITS,
         ],
     }
 
@@ -169,50 +182,11 @@ def _own_names(services: Sequence[PlannedService]) -> list[dict[str, Any]]:
     ]
 
 
-def _job(name: str, files: Iterable[str], keyed: PlannedService | None = None) -> dict[str, Any]:
-    key = f"{KEYS}/{keyed.name or 'only'}" if keyed else None
-    job: dict[str, Any] = {
-        "job_name": f"{name}-{keyed.name or 'only'}" if keyed else name,
-        "file_sd_configs": [{"files": [f"{CONFIG}/targets/{file}" for file in files]}],
-    } | _LIMITS
+def _job(name: str, files: Iterable[str], *, key: str | None = None) -> dict[str, Any]:
+    """`key`: the file with what the targets ask for."""
+    places = [{"files": [f"{CONFIG}/targets/{file}" for file in files]}]
+    job: dict[str, Any] = {"job_name": name, "file_sd_configs": places} | _LIMITS
     return job | ({"authorization": {"credentials_file": key}} if key else {})
-
-
-def _engine(cluster: Cluster, service: PlannedService, replica: PlannedReplica) -> Group:
-    """Rank 0 alone answers for the whole replica."""
-    head = replica.nodes[0]
-    return {
-        "targets": [f"{head.address}:{replica.engine_port}"],
-        "labels": {
-            "cluster": cluster.name,
-            "service": service.served_model_name,
-            "replica": str(replica.index),
-            "rank": "0",
-            "host": head.host,
-            "engine": service.engine,
-            "__metrics_path__": metrics_of(service).path,
-        },
-    }
-
-
-def _router(cluster: Cluster, service: PlannedService, router: PlannedRouter) -> Group:
-    return {
-        "targets": [f"{router.address}:{router.metrics_port}"],
-        "labels": {"cluster": cluster.name, "service": service.served_model_name, "host": router.host},
-    }
-
-
-def _proxy(cluster: Cluster, proxy: Proxy, part: str) -> Group:
-    """One page of the proxy's figures; the label `part` keeps the two apart."""
-    return {
-        "targets": [f"{proxy.metrics_address}:{proxy.metrics_port}"],
-        "labels": {
-            "cluster": cluster.name,
-            "host": proxy.host,
-            "part": part,
-            "__metrics_path__": f"/{part}",
-        },
-    }
 
 
 def _publishes(cluster: Cluster, service: PlannedService) -> bool:
@@ -227,105 +201,99 @@ def _has_gpus(cluster: Cluster, host: Host) -> bool:
     )
 
 
-def _prometheus(host: Host, settings: ClusterSettings) -> MonitoringContainer:
-    built = settings.prometheus_image_source == "build"
+def _program(
+    host: Host, url: str, path: str, source: Literal["registry", "build"] = "registry", **container: Any
+) -> MonitoringContainer:
+    """`container`: fields of it beside those that all have."""
     return MonitoringContainer(
         host=host.name,
-        url=f"http://127.0.0.1:{settings.prometheus_port}",
-        path="/-/ready",
-        image_source=settings.prometheus_image_source,
-        container=Container(
-            name=PROMETHEUS,
-            image=settings.prometheus_image or (BUILT_IMAGE if built else PROMETHEUS_IMAGE),
-            entrypoint="prometheus" if built else None,
-            user=f"{PROMETHEUS_USER}:{PROMETHEUS_GROUP}",
-            command=[
-                f"--config.file={CONFIG}/prometheus.yml",
-                f"--storage.tsdb.path={DATA}",
-                f"--storage.tsdb.retention.time={settings.prometheus_retention}",
-                f"--storage.tsdb.retention.size={settings.prometheus_size}",
-                f"--web.listen-address=127.0.0.1:{settings.prometheus_port}",
-                f"--web.console.templates={CONFIG}/consoles",
-                f"--web.console.libraries={CONFIG}/consoles",
-            ],
-            volumes=[f"{CONFIG}:{CONFIG}:ro", f"{KEYS}:{KEYS}:ro", f"{DATA}:{DATA}"],
-            cap_drop=["ALL"],
-            restart_policy="unless-stopped",
-        ),
+        url=url,
+        path=path,
+        image_source=source,
+        container=Container(**container, cap_drop=["ALL"], restart_policy="unless-stopped"),
+    )
+
+
+def _prometheus(host: Host, settings: ClusterSettings) -> MonitoringContainer:
+    built = settings.prometheus_image_source == "build"
+    address = f"127.0.0.1:{settings.prometheus_port}"
+    return _program(
+        host,
+        f"http://{address}",
+        "/-/ready",
+        settings.prometheus_image_source,
+        name=PROMETHEUS,
+        image=settings.prometheus_image or (BUILT_IMAGE if built else PROMETHEUS_IMAGE),
+        entrypoint="prometheus" if built else None,
+        user=f"{PROMETHEUS_USER}:{PROMETHEUS_GROUP}",
+        command=[
+            f"--config.file={CONFIG}/prometheus.yml",
+            f"--storage.tsdb.path={DATA}",
+            f"--storage.tsdb.retention.time={settings.prometheus_retention}",
+            f"--storage.tsdb.retention.size={settings.prometheus_size}",
+            f"--web.listen-address={address}",
+            f"--web.console.templates={CONFIG}/consoles",
+            f"--web.console.libraries={CONFIG}/consoles",
+        ],
+        volumes=[f"{CONFIG}:{CONFIG}:ro", f"{KEYS}:{KEYS}:ro", f"{DATA}:{DATA}"],
     )
 
 
 def _grafana(host: Host, settings: ClusterSettings) -> MonitoringContainer:
-    return MonitoringContainer(
-        host=host.name,
-        url=f"http://{host.address}:{settings.grafana_port}",
-        path="/api/health",
-        image_source="registry",
-        container=Container(
-            name=GRAFANA,
-            image=settings.grafana_image or GRAFANA_IMAGE,
-            environment={
-                "GF_SERVER_HTTP_ADDR": host.address,
-                "GF_SERVER_HTTP_PORT": str(settings.grafana_port),
-                "GF_SECURITY_ADMIN_PASSWORD__FILE": f"{GRAFANA_SECRETS}/admin",
-                "GF_AUTH_ANONYMOUS_ENABLED": "false",
-                "GF_USERS_ALLOW_SIGN_UP": "false",
-                "GF_ANALYTICS_REPORTING_ENABLED": "false",
-                "GF_ANALYTICS_CHECK_FOR_UPDATES": "false",
-                "GF_PATHS_PROVISIONING": f"{GRAFANA_CONFIG}/provisioning",
-                "GF_PATHS_DATA": GRAFANA_DATA,
-            },
-            volumes=[
-                f"{GRAFANA_CONFIG}:{GRAFANA_CONFIG}:ro",
-                f"{GRAFANA_SECRETS}:{GRAFANA_SECRETS}:ro",
-                f"{GRAFANA_DATA}:{GRAFANA_DATA}",
-            ],
-            cap_drop=["ALL"],
-            restart_policy="unless-stopped",
-        ),
+    return _program(
+        host,
+        f"http://{host.address}:{settings.grafana_port}",
+        "/api/health",
+        name=GRAFANA,
+        image=settings.grafana_image or GRAFANA_IMAGE,
+        environment={
+            "GF_SERVER_HTTP_ADDR": host.address,
+            "GF_SERVER_HTTP_PORT": str(settings.grafana_port),
+            "GF_SECURITY_ADMIN_PASSWORD__FILE": f"{GRAFANA_SECRETS}/admin",
+            "GF_AUTH_ANONYMOUS_ENABLED": "false",
+            "GF_USERS_ALLOW_SIGN_UP": "false",
+            "GF_ANALYTICS_REPORTING_ENABLED": "false",
+            "GF_ANALYTICS_CHECK_FOR_UPDATES": "false",
+            "GF_PATHS_PROVISIONING": f"{GRAFANA_CONFIG}/provisioning",
+            "GF_PATHS_DATA": GRAFANA_DATA,
+        },
+        volumes=[
+            f"{GRAFANA_CONFIG}:{GRAFANA_CONFIG}:ro",
+            f"{GRAFANA_SECRETS}:{GRAFANA_SECRETS}:ro",
+            f"{GRAFANA_DATA}:{GRAFANA_DATA}",
+        ],
     )
 
 
 def _exporters(cluster: Cluster, host: Host) -> Iterator[MonitoringContainer]:
     settings = cluster.settings
     built = settings.prometheus_image_source == "build"
-    node = f"{host.address}:{settings.node_exporter_port}"
-    yield MonitoringContainer(
-        host=host.name,
-        url=f"http://{node}",
-        path="/metrics",
-        image_source=settings.prometheus_image_source,
-        container=Container(
-            name=NODE_EXPORTER,
-            image=settings.node_exporter_image or (BUILT_IMAGE if built else NODE_EXPORTER_IMAGE),
-            entrypoint="prometheus-node-exporter" if built else None,
-            command=[
-                f"--web.listen-address={node}",
-                "--path.procfs=/host/proc",
-                "--path.sysfs=/host/sys",
-                "--path.rootfs=/host",
-                f"--collector.textfile.directory=/host{TEXTFILES}",
-            ],
-            # As a slave, so that a disk can be unmounted while this runs.
-            volumes=["/:/host:ro,rslave"],
-            cap_drop=["ALL"],
-            restart_policy="unless-stopped",
-        ),
+    node, *gpus = (f"{host.address}:{port}" for port in exporter_ports(cluster, host))
+    yield _program(
+        host,
+        f"http://{node}",
+        "/metrics",
+        settings.prometheus_image_source,
+        name=NODE_EXPORTER,
+        image=settings.node_exporter_image or (BUILT_IMAGE if built else NODE_EXPORTER_IMAGE),
+        entrypoint="prometheus-node-exporter" if built else None,
+        command=[
+            f"--web.listen-address={node}",
+            "--path.procfs=/host/proc",
+            "--path.sysfs=/host/sys",
+            "--path.rootfs=/host",
+            f"--collector.textfile.directory=/host{TEXTFILES}",
+        ],
+        # As a slave, so that a disk can be unmounted while this runs.
+        volumes=["/:/host:ro,rslave"],
     )
-    if not _has_gpus(cluster, host):
-        return
-    gpu = f"{host.address}:{settings.dcgm_exporter_port}"
-    yield MonitoringContainer(
-        host=host.name,
-        url=f"http://{gpu}",
-        path="/health",
-        image_source="registry",
-        container=Container(
+    for gpu in gpus:
+        yield _program(
+            host,
+            f"http://{gpu}",
+            "/health",
             name=DCGM_EXPORTER,
             image=settings.dcgm_exporter_image or settings.mirrored(DCGM_EXPORTER_IMAGE),
             environment={"DCGM_EXPORTER_LISTEN": gpu},
             **gpu_options(settings.container_runtime, None),
-            cap_drop=["ALL"],
-            restart_policy="unless-stopped",
-        ),
-    )
+        )
