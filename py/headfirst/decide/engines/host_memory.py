@@ -59,8 +59,13 @@ class Lever:
 
     name: str
     term: str
-    unit_bytes: float
+    unit_bytes: float = field(compare=False)
     step: float = 1
+
+    def largest(self, room: int) -> str:
+        """The largest value that takes `room` bytes or less, as text; "" where there is none."""
+        steps = int(room / self.unit_bytes / self.step) if self.unit_bytes else 0
+        return f"{steps * self.step:.6g}" if steps > 0 else ""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from headfirst.decide.cluster.settings import FetchMode, KvCarrier, Role
 from headfirst.decide.containers.blanks import Text
 from headfirst.decide.containers.spec import Container, Runtime
 from headfirst.decide.engines.base import MemoryFraction
+from headfirst.decide.engines.host_memory import Lever
 from headfirst.decide.frozen import Frozen
 from headfirst.decide.model.task import Task
 
@@ -101,21 +102,12 @@ class HostMemory(Frozen):
     lowered: bool  # the engine takes less where the host has less
     folders: list[CacheFolder]
     reason: str
-    # What sets the size of a term, bytes on a host for each unit, and the smallest difference of two values.
-    lever: str | None = Field(default=None, exclude=True)
-    lever_term: str = Field(default="", exclude=True)
-    unit_bytes: float = Field(default=0, exclude=True)
-    step: float = Field(default=1, exclude=True)
+    lever: Lever | None = Field(default=None, exclude=True)
 
     @property
     def required_bytes(self) -> int:
         """What the host must have for certain."""
         return 0 if self.lowered else self.bytes
-
-    def largest(self, room: int) -> str:
-        """The largest value of `lever` that takes `room` bytes or less, as text; "" where there is none."""
-        steps = int(room / self.unit_bytes / self.step) if self.lever and self.unit_bytes else 0
-        return f"{steps * self.step:.6g}" if steps > 0 else ""
 
 
 class Rate(Frozen):

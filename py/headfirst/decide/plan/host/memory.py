@@ -69,7 +69,6 @@ def plan(service: Service, engine: Engine, memory: KeptMemory, *, ranks: int) ->
     """The same in the plan, for `ranks` on a host; InputError for a folder that is not mounted."""
     if not (memory.terms or memory.unknown or memory.folders):
         return None
-    lever = memory.lever
     memories = [host.memory_bytes for host in service.hosts if host.memory_bytes]
     if memory.lowered and memories:
         most = int(memory.share * (min(memories) - memory.keeps_free))
@@ -83,10 +82,7 @@ def plan(service: Service, engine: Engine, memory: KeptMemory, *, ranks: int) ->
         lowered=memory.lowered,
         folders=[_folder(service, folder) for folder in memory.folders],
         reason=_reason(service, engine, memory, ranks),
-        lever=lever.name if lever else None,
-        lever_term=lever.term if lever else "",
-        unit_bytes=lever.unit_bytes if lever else 0,
-        step=lever.step if lever else 1,
+        lever=memory.lever,
     )
 
 
@@ -202,11 +198,13 @@ def _too_much(
     """The largest of these is to be lowered, to what the others and the processes leave."""
     service, largest = max(ranks, key=lambda rank: rank[1].required_bytes)
     configured = cluster.service(service.name)
-    same = sum(kept.lever == largest.lever and of is service for of, kept in ranks)
+    lever = largest.lever
+    same = sum(kept.lever == lever and of is service for of, kept in ranks)
     gpus = sum(_ranks(of) for of, _ in ranks)
     room = (host.memory_bytes or _MOST) - need + same * largest.required_bytes
     room -= gpus * RANK_BYTES + len(ranks) * memory_bytes(configured.settings.shm_size)
-    value = largest.largest(room // same - largest.bytes + largest.terms.get(largest.lever_term, 0))
+    rest = room // same - largest.bytes
+    value = lever.largest(rest + largest.terms.get(lever.term, 0)) if lever else ""
     terms: dict[str, int] = {}
     for _, host_memory in ranks:
         for what, size in host_memory.terms.items() if not host_memory.lowered else ():
@@ -220,9 +218,9 @@ def _too_much(
         + " and ".join(f"{memory_text(size)} of {what}" for what, size in terms.items())
         + (f", and {title} leaves {memory_text(free)} free" if free else ""),
         where=next((configured.given[name] for name in _ARGUMENTS if configured.given.get(name)), None),
-        hint=f"Set {largest.lever} to {value} or less{'' if known else '; --probe reads the memory'}."
-        if value
-        else f"Leave out {largest.lever or 'what keeps it there'}, or take hosts with more memory.",
+        hint=f"Set {lever.name} to {value} or less{'' if known else '; --probe reads the memory'}."
+        if lever and value
+        else f"Leave out {lever.name if lever else 'what keeps it there'}, or take hosts with more memory.",
     )
 
 
