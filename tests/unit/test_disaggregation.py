@@ -209,11 +209,10 @@ def test_hosts_of_both_sides_must_reach_each_other(tmp_path: Path) -> None:
     its = cluster(tmp_path, PAIR)
     plan = planned(its)
     (head, worker) = its.services[0].hosts
-    ranks = requirements(its, plan, head).ranks
-    assert ranks
-    assert ranks.peers == [worker.address]
-    assert ranks.dist_ports == [5000, 7100]
-    assert 7100 in requirements(its, plan, head).ports
+    required = requirements(its, plan, head)
+    assert required["check_open_peers"] == [worker.address]
+    assert required["check_open_ports"] == [5000, 7100]
+    assert 7100 in required["check_ports"]
     assert its.services[0].meeting == [(head, worker)]
 
 

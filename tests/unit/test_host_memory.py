@@ -253,8 +253,7 @@ def test_sglang_lowers_its_default_itself(cluster: Cluster) -> None:
     made = planned(its, checkpoint())
     assert made.services[0].host_memory
     assert made.services[0].host_memory.bytes == 72 * GIB  # 0.8 × (100 − 10)
-    ranks = requirements(its, made, its.hosts[0]).ranks
-    assert ranks is not None and ranks.memory_bytes == 10 * GIB
+    assert requirements(its, made, its.hosts[0])["check_min_memory_gb"] == round(10 * GIB / GB, 1)
 
 
 def test_memory_that_is_not_known_is_required_of_the_host(cluster: Cluster) -> None:
@@ -262,10 +261,9 @@ def test_memory_that_is_not_known_is_required_of_the_host(cluster: Cluster) -> N
     made = planned(its, checkpoint())
     service = made.services[0]
     assert service.host_memory and "--probe reads it" in service.host_memory.reason
-    ranks = requirements(its, made, its.hosts[0]).ranks
-    assert ranks is not None
-    assert ranks.memory_bytes == 100 * GIB
-    assert ranks.shm_bytes == 132 * GIB and ranks.kv_shm_bytes == 100 * GIB
+    required = requirements(its, made, its.hosts[0])
+    assert required["check_min_memory_gb"] == required["check_min_kv_shm_gb"] == round(100 * GIB / GB, 1)
+    assert required["check_min_shm_gb"] == round(132 * GIB / GB, 1)
     assert service.replicas[0].nodes[0].container.shm_size == f"{132 * 1024}m"
     # 4 × 8 GiB of processes, 32 of shared memory and 100 of the cache are not for the page cache.
     assert service.weights.warm_reserve_bytes == 164 * GIB

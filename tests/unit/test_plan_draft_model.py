@@ -17,7 +17,6 @@ from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.role_vars.weights import companion_vars
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.host.requirements import requirements
 from headfirst.decide.plan.types import PlannedService
 from headfirst.decide.plan.weights.decide import draft_model
 from pydantic import ValidationError
@@ -211,9 +210,7 @@ def test_what_cannot_draft_is_refused(
 def test_disk_and_time_count_the_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = draft_folder(tmp_path / "srv" / "draft")
     plain, drafting = (prepared(tmp_path, monkeypatch, lines) for lines in ("", f"draft_model={folder}"))
-    sizes = [
-        requirements(each.cluster, each.plan, each.cluster.head).disk_bytes for each in (plain, drafting)
-    ]
+    sizes = [each.plan.disks[0].bytes for each in (plain, drafting)]
     assert sizes[1] - sizes[0] == pytest.approx(shard_bytes(folder) * 1.1, abs=2)
     draft = drafting.plan.services[0].draft_model
     assert draft is not None and draft.seconds is not None and draft.seconds > 0

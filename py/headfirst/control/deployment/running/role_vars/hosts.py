@@ -11,16 +11,10 @@ from headfirst.control.deployment.running.role_vars.front import closed_ports
 from headfirst.control.deployment.running.role_vars.outbound import outbound_vars
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.engines import nccl
-from headfirst.decide.plan.host.requirements import (
-    RankRequirements,
-    ranks_on,
-    requirements,
-    routers_on,
-)
+from headfirst.decide.plan.host.requirements import ranks_on, requirements, routers_on
 from headfirst.decide.plan.monitoring import exporter_ports, scraped_ports
 from headfirst.decide.plan.types import HostDevices, Plan, RankPorts
 
-GB = 10**9
 GPU_ROLES = ("nvidia_driver", "rdma", "nvidia_container_toolkit")
 
 
@@ -40,43 +34,17 @@ def hardware_vars(cluster: Cluster, plan: Plan, peers: Sequence[Host] | None = N
 
 
 def _check(cluster: Cluster, plan: Plan, host: Host, peers: Sequence[Host]) -> dict[str, Any]:
-    required = requirements(cluster, plan, host)
-    return {
-        "check_is_rank": required.ranks is not None,
-        "check_model_folder": required.model_folder,
-        "check_model_folder_required": required.model_folder_required,
-        **(_check_rank(cluster, plan, host, required.ranks) if required.ranks else {}),
-        "check_ports": required.ports,
-        "check_disk_path": required.disk_path,
-        "check_min_disk_gb": round(required.disk_bytes / GB, 1),
-        "check_address": host.address,
-        "check_peers": [peer.address for peer in peers if peer.name != host.name],
-    }
-
-
-def _check_rank(cluster: Cluster, plan: Plan, host: Host, required: RankRequirements) -> dict[str, Any]:
-    devices = _devices(plan, host)
-    gid_index = required.network.ib_gid_index
-    ports = _rank_ports(plan, host)
-    return {
-        "check_services": required.services,
-        "check_images": required.images,
-        "check_gpus": required.gpus,
-        "check_min_cuda": required.min_cuda,
-        "check_min_memory_gb": round(required.memory_bytes / GB, 1),
-        "check_min_shm_gb": round(required.shm_bytes / GB, 1),
-        "check_min_kv_shm_gb": round(required.kv_shm_bytes / GB, 1),
-        "check_roles_to_come": ["host_tuning", *(GPU_ROLES if devices and devices.driver else [])],
-        "check_may_reboot": cluster.settings.allow_reboot,
-        "check_open_peers": required.peers,
-        "check_open_ports": required.dist_ports,
-        "check_closed_ports": ports.closed if ports else [],
-        "check_exposed_ports": ports.exposed if ports else [],
-        "check_slow_start_args": required.slow_start_args,
-        "check_nic": required.network.nic or "",
-        "check_hca": required.network.hca or "",
-        "check_ib_gid_index": -1 if gid_index is None else gid_index,
-    }
+    variables = requirements(cluster, plan, host)
+    if variables["check_is_rank"]:
+        devices, ports = _devices(plan, host), _rank_ports(plan, host)
+        variables |= {
+            "check_roles_to_come": ["host_tuning", *(GPU_ROLES if devices and devices.driver else [])],
+            "check_may_reboot": cluster.settings.allow_reboot,
+            "check_closed_ports": ports.closed if ports else [],
+            "check_exposed_ports": ports.exposed if ports else [],
+        }
+    reached = [peer.address for peer in peers if peer.name != host.name]
+    return {**variables, "check_address": host.address, "check_peers": reached}
 
 
 def _host_tuning(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
