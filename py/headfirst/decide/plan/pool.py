@@ -22,8 +22,8 @@ from headfirst.decide.plan.drafting import Drafts
 from headfirst.decide.plan.host import hardware, memory, network
 from headfirst.decide.plan.launching import engine_image
 from headfirst.decide.plan.presets import ArgumentChoice
-from headfirst.decide.plan.sizing import parallel, request_limit
-from headfirst.decide.plan.sizing.fit import fit, memory_of
+from headfirst.decide.plan.sizing import parallel
+from headfirst.decide.plan.sizing.fit import fit, memory_of, request_limit
 from headfirst.decide.plan.weights import precision
 from headfirst.decide.plan.weights.precision import Loaded, Precision
 
@@ -49,13 +49,7 @@ class Pool:
     sized: types.Sized
 
 
-def decide(
-    service: Service,
-    checkpoint: Checkpoint,
-    engine: Engine,
-    adapters: Adapters,
-    where: str,
-) -> Pool:
+def decide(service: Service, checkpoint: Checkpoint, engine: Engine, adapters: Adapters, where: str) -> Pool:
     """InputError for what cannot work."""
     settings = service.settings
     side = engine.disaggregation.values(service.roles[0]) if engine.disaggregation else {}
@@ -114,7 +108,7 @@ def decide(
     )
     arguments = values_of(choice.arguments)
     sizes = engine.layout(sizes.tensor, sizes.pipeline, arguments)
-    limit = request_limit.choose(engine, memories(sizes, arguments)) if memories else None
+    limit = request_limit(engine, memories(sizes, arguments)) if memories else None
     if limit is not None:
         choice = choice.with_argument(limit)
         arguments = values_of(choice.arguments)

@@ -33,23 +33,23 @@ class Fit(Frozen):
     fits: bool | None  # None: the GPUs' memory is not known, or the engine runs on CPUs
     uncertain: bool = False  # it does not fit by the estimates, which the engine measures at its start
     reason: str
-    gpu_memory_bytes: int | None
+    gpu_memory_bytes: int | None = None
     weight_bytes_total: int
     weight_bytes_per_rank: int
     draft_bytes_per_rank: int = Field(default=0, exclude_if=operator.not_)  # of these, of a draft model
     # Weights of a rank that stay in the host's memory.
     offloaded_bytes_per_rank: int = Field(default=0, exclude_if=operator.not_)
-    reserved_bytes: int
-    static_fraction: float | None
-    kv_bytes_per_token: int
+    reserved_bytes: int = 0
+    static_fraction: float | None = None
+    kv_bytes_per_token: int = 0
     # Of a request of the longest length, in layers that keep no token for ever.
     state_bytes_per_request: int = 0
-    kv_pool_bytes: int | None
-    kv_tokens: int | None  # of one rank
-    kv_tokens_of_replica: int | None  # of all groups that keep requests of their own
+    kv_pool_bytes: int | None = None
+    kv_tokens: int | None = None  # of one rank
+    kv_tokens_of_replica: int | None = None  # of all groups that keep requests of their own
     context: int  # tokens of a request that the arguments and the model allow
-    longest_request: int | None  # tokens that fit, at most `context`
-    terms: dict[str, int]
+    longest_request: int | None = None  # tokens that fit, at most `context`
+    terms: dict[str, int] = {}
     estimates: list[str] = []  # names of `terms`
     memory_fraction: MemoryFraction | None = None
     # At a time, where an argument or the states that requests keep limit them.

@@ -20,11 +20,11 @@ from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 from headfirst.decide.model.measured import LAYER_PARTS, Part
 from headfirst.decide.model.parameters import Split, Tensor, tensors
-from headfirst.decide.plan.types import Fit
+from headfirst.decide.plan.types import ChosenArgument, Fit
 
 GIB = 1 << 30
 CERTAIN = 2
-
+_SURE = 0.9  # the engine measures part of the memory at its start and may have a tenth less
 
 Problem = Literal["", "weights", "length", "requests"]
 
@@ -85,13 +85,7 @@ class Memory:
 
 
 def memory(
-    checkpoint: Checkpoint,
-    gpu: Gpu,
-    layout: Layout,
-    engine: Engine,
-    *,
-    dtype: str,
-    arguments: Values,
+    checkpoint: Checkpoint, gpu: Gpu, layout: Layout, engine: Engine, *, dtype: str, arguments: Values
 ) -> Memory:
     """How a rank's memory is divided.
 
@@ -114,13 +108,7 @@ def memory_of(checkpoint: Checkpoint, gpu: Gpu, engine: Engine, *, dtype: str) -
 
 
 def fit(
-    checkpoint: Checkpoint,
-    gpu: Gpu | None,
-    layout: Layout,
-    engine: Engine,
-    *,
-    dtype: str,
-    arguments: Values,
+    checkpoint: Checkpoint, gpu: Gpu | None, layout: Layout, engine: Engine, *, dtype: str, arguments: Values
 ) -> Fit:
     """Memory of one rank, term by term, as `memory` takes it.
 
@@ -132,6 +120,8 @@ def fit(
         return _unknown(checkpoint, layout, total, dtype)
     rank_memory = memory(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
     use, room, pool = rank_memory.use, rank_memory.room, max(0, rank_memory.pool)
+    # What the engine leaves of the room beside the weights for its activations.
+    left_free = rank_memory.static - rank_memory.weights - rank_memory.pool
     if rank_memory.problem == "weights" and not rank_memory.uncertain:
         reason = _too_large(gpu, layout, rank_memory.weights, rank_memory.static)
     else:
@@ -157,7 +147,7 @@ def fit(
         requests=min(filter(None, (room.requests, use.requests_given and use.requests)), default=None),
         terms={
             **use.terms,
-            **_left_free(rank_memory.static - rank_memory.weights, rank_memory.pool),
+            **({"left_free": left_free} if left_free > 0 else {}),
             # The terms are a fraction of what is free after it, so less of it is missing.
             "outside_engine": gpu.memory_bytes - sum(use.terms.values()) - rank_memory.static,
         },
@@ -168,9 +158,20 @@ def fit(
     )
 
 
-def _left_free(room: int, pool: int) -> dict[str, int]:
-    """What the engine leaves of the room beside the weights for its activations."""
-    return {"left_free": room - pool} if room > pool else {}
+def request_limit(engine: Engine, rank_memory: Memory) -> ChosenArgument | None:
+    """The argument that lowers the number of requests at a time, where the engine ends at start with room for
+    fewer; None where none is needed, or a person sets it."""
+    use, requests = rank_memory.use, rank_memory.room.requests
+    sure = int((requests or 0) * _SURE)
+    if use.requests_flag is None or use.requests_given or not sure or sure >= use.requests:
+        return None
+    return ChosenArgument(
+        flag=use.requests_flag,
+        value=str(sure),
+        reason=f"Each request keeps a state of constant size, and the KV cache has room for {requests}; with "
+        f"{use.requests}, the default, {engine.title} ends at start.",
+        source=f"{engine.title} {engine.version}, config/compilation.py",
+    )
 
 
 def weight_bytes_per_rank(checkpoint: Checkpoint, layout: Layout, *, dtype: str, use: MemoryUse) -> int:
@@ -215,7 +216,7 @@ def _served_bytes(checkpoint: Checkpoint, dtype: str) -> dict[Part, float]:
     if checkpoint.tied_embeddings:
         stored.pop(Part.HEAD, None)  # some files have the tied head a second time; no engine loads it
     if not stored:  # no header was read
-        stored = _scaled(_plain_parts(checkpoint), checkpoint.total_bytes)
+        stored = _estimated_parts(checkpoint)
     if dtype == checkpoint.dtype:
         return stored
     if dtype == "bf16":
@@ -227,19 +228,14 @@ def _served_bytes(checkpoint: Checkpoint, dtype: str) -> dict[Part, float]:
     return stored
 
 
-def _plain_parts(checkpoint: Checkpoint) -> dict[Part, float]:
-    """Bytes by part without quantisation; empty for an unknown architecture."""
+def _estimated_parts(checkpoint: Checkpoint) -> dict[Part, float]:
+    """All bytes, by part as without quantisation; of an unknown architecture as one part."""
     sizes: dict[Part, float] = {}
     for tensor in tensors(checkpoint) or []:
         sizes[tensor.part] = sizes.get(tensor.part, 0.0) + tensor.plain_bytes
-    return sizes
-
-
-def _scaled(sizes: dict[Part, float], total: int) -> dict[Part, float]:
-    """`sizes` in proportion, with this sum."""
     if not sizes:
-        return {Part.DENSE: float(total)}
-    factor = total / sum(sizes.values())
+        return {Part.DENSE: float(checkpoint.total_bytes)}
+    factor = checkpoint.total_bytes / sum(sizes.values())
     return {part: size * factor for part, size in sizes.items()}
 
 
@@ -343,16 +339,7 @@ def _unknown(checkpoint: Checkpoint, layout: Layout, total: int, dtype: str) -> 
     return Fit(
         fits=None,
         reason="The memory of the GPUs is unknown, so the fit is not computed.",
-        gpu_memory_bytes=None,
         weight_bytes_total=total,
         weight_bytes_per_rank=weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=plain),
-        reserved_bytes=0,
-        static_fraction=None,
-        kv_bytes_per_token=0,
-        kv_pool_bytes=None,
-        kv_tokens=None,
-        kv_tokens_of_replica=None,
         context=checkpoint.max_context,
-        longest_request=None,
-        terms={},
     )
