@@ -25,15 +25,7 @@ from headfirst.decide.render.kubernetes_objects import (
     router_name,
     security,
 )
-from headfirst.decide.render.shell import (
-    CHECKS,
-    FAIL,
-    RANK,
-    VARIABLES,
-    checks,
-    program,
-    ranks,
-)
+from headfirst.decide.render.shell import CHECKS, FAIL, RANK, VARIABLES, checks, program, ranks
 
 Storage = Literal["hostpath", "pvc"]
 

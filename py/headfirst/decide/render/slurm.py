@@ -13,18 +13,19 @@ from itertools import accumulate
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS
 from headfirst.decide.plan.front.router import READY_PATH
 from headfirst.decide.plan.types import Plan, PlannedReplica, PlannedRouter, PlannedService, Scheduled
-from headfirst.decide.render import scheduled_options, secret_files, slurm_router
+from headfirst.decide.render import scheduled_options, secret_files
 from headfirst.decide.render.files import Files, comment, script
-from headfirst.decide.render.shell import (
-    ASK,
-    CHECKS,
-    FAIL,
-    RANK,
-    VARIABLES,
-    checks,
-    ranks,
+from headfirst.decide.render.shell import ASK, CHECKS, FAIL, RANK, VARIABLES, checks, ranks
+from headfirst.decide.render.slurm_steps import (
+    ROUTER_ABOUT,
+    ROUTER_CARRIED,
+    ContainerOf,
+    activated,
+    environment,
+    exported,
+    from_input,
+    router_step,
 )
-from headfirst.decide.render.slurm_steps import ContainerOf, activated, environment, exported, from_input
 
 _ABOUT = {
     "pyxis": "Containers by pyxis and enroot; HEADFIRST_IMAGE names another image, or a .sqsh file.",
@@ -149,7 +150,7 @@ def _text(header: Sequence[str], job: _Job) -> str:
         _secrets(job),
         _check(job),
         _start(job),
-        slurm_router.step(job.router, job.replicas, hosts, job.container) if job.router else "",
+        router_step(job.router, job.replicas, hosts, job.container) if job.router else "",
         _await(job),
     ]
     return "\n".join(part for part in parts if part)
@@ -171,7 +172,7 @@ def _about(job: _Job) -> list[str]:
         f"{what}: its prefill and decode replicas, one rank a host; the router is on the first host.",
         f"By number in the job, {', '.join(sides)}.",
         _ABOUT[job.container],
-        slurm_router.ABOUT[job.container],
+        ROUTER_ABOUT[job.container],
     ]
 
 
@@ -307,7 +308,7 @@ def _left_out(job: _Job) -> list[str]:
     if job.router:
         options = {**_GIVEN, "ipc_mode": None}
         lines += scheduled_options.stated(
-            job.router.container.without_files(), slurm_router.CARRIED, options, "Slurm for the router"
+            job.router.container.without_files(), ROUTER_CARRIED, options, "Slurm for the router"
         )
     return list(dict.fromkeys(lines))
 
