@@ -2,7 +2,7 @@
 
 The options are those of the engine's Answers: flags, dest, type, and where they apply nargs, choices, const,
 none (the text "None" is a value), repeat (may be given again), keys (of a JSON object), negative (the flags
-that store False). Types are flag and those of _CONVERTERS. removed.json maps a flag of older versions to
+that store False). Types are flag and those of _TYPES. removed.json maps a flag of older versions to
 `between`, the two versions between which it went, and `instead`: its successor (flag, with its value where
 that is fixed), or null. `why` replaces the sentence where a successor alone would mislead.
 """
@@ -23,11 +23,13 @@ from headfirst.decide.engines.answers import Answers
 from headfirst.decide.package_data import read_json
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_SIZE = re.compile(r"(\d{1,19}(?:\.\d+)?)([kKmMgGtT])")
-_HUMAN = re.compile(r"(\d{1,19}(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?")
+_WITH_UNIT = re.compile(r"(\d{1,19}(?:\.\d+)?)([A-Za-z]+)")
 _LARGEST, _MOST_RANKS = 2**63 - 1, 4096
-_UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_UNITS |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+# Units of the types `size` and `human_int`. A number of decimal ones may have a fraction.
+_SIZES = {unit: 1000**power for power, unit in enumerate("kmgt", 1)}
+_SIZES |= {unit: 1024**power for power, unit in enumerate("KMGT", 1)}
+_HUMAN = {unit: 1000**power for power, unit in enumerate("kMGT", 1)}
+_HUMAN |= {f"{unit}i": 1024**power for power, unit in enumerate("KMGT", 1)}
 # Flags of one purpose in different engines; values and defaults may differ.
 _COUNTERPARTS = (
     ("--api-key", "--api-keys"),
@@ -65,7 +67,6 @@ _OF_LAUNCHERS = {"--backend": "Set engine in the inventory."}
 class ArgumentProblem:
     """One thing wrong with an argument: what, and the nearest thing that would be right."""
 
-    argument: str
     what: str
     hint: str | None = None
 
@@ -139,6 +140,8 @@ def whole(settings: Mapping[str, Any], key: str, default: int) -> int:
 
 Values = Mapping[str, Any]
 """Values of arguments: destination name -> typed value."""
+Option = Mapping[str, Any]
+"""An option as decide/engines/answers.py has it."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,7 @@ class Specification:
     """
 
     engine: str
-    options: Mapping[str, Mapping[str, Any]]  # by flag
+    options: Mapping[str, Option]  # by flag
     removed: Mapping[str, str]
     owned: Mapping[str, str]
     refused: Mapping[str, RefusedOption] = field(default_factory=dict)
@@ -226,9 +229,7 @@ def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
     while rest:
         word = rest.pop(0)
         if not is_flag(word):
-            problems.append(
-                ArgumentProblem(word, f"{word!r} is in the place of a flag.", "Flags start with '--'.")
-            )
+            problems.append(ArgumentProblem(f"{word!r} is in the place of a flag.", "Flags start with '--'."))
             continue
         flag, has_value, attached = word.partition("=")
         words_of_value = [attached] if has_value else []
@@ -239,11 +240,13 @@ def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
         option = spec.options.get(flag)
         if option is None and spec.guessed and not _means_owned(spec, flag):
             unknown.append(flag)
-            continue
-        problem = _flag_problem(spec, flag, values) if option is None else _owned(spec, option, flag, values)
-        if problem is None and option is not None:
-            problem = _store(option, flag, words_of_value, values) or _refused(spec, option, flag, values)
-        if problem is not None:
+        elif option is None:
+            problems.append(_flag_problem(spec, flag, values))
+        elif problem := (
+            _owned(spec, option, flag, values)
+            or _store(option, flag, words_of_value, values)
+            or _refused(spec, option, flag, values)
+        ):
             problems.append(problem)
     return Arguments(values=values, problems=tuple(problems), unknown=tuple(unknown))
 
@@ -269,7 +272,7 @@ def is_flag(word: str) -> bool:
     return word.startswith("-") and len(word) > 1 and not _NUMBER.fullmatch(word)
 
 
-def _full(option: Mapping[str, Any] | None, words: Sequence[str]) -> bool:
+def _full(option: Option | None, words: Sequence[str]) -> bool:
     """Whether the option takes no further word."""
     if option is None:
         return False  # an unknown flag swallows its words, so that they are not reported again
@@ -280,27 +283,23 @@ def _full(option: Mapping[str, Any] | None, words: Sequence[str]) -> bool:
 
 def _flag_problem(spec: Specification, flag: str, values: Values) -> ArgumentProblem:
     if flag in spec.removed:
-        return ArgumentProblem(
-            flag, f"{flag} was removed: {spec.engine} does not have it.", spec.removed[flag]
-        )
+        return ArgumentProblem(f"{flag} was removed: {spec.engine} does not have it.", spec.removed[flag])
     if (other := counterpart(spec, flag)) and not other.startswith(flag):  # else it is cut short
         advice = spec.owned.get(spec.options[other]["dest"], f"Its counterpart is {other}.")
-        return ArgumentProblem(flag, f"{spec.engine} has no {flag}.", advice)
+        return ArgumentProblem(f"{spec.engine} has no {flag}.", advice)
     if flag in _OF_LAUNCHERS:
-        return ArgumentProblem(flag, f"{spec.engine} has no {flag}.", _OF_LAUNCHERS[flag])
+        return ArgumentProblem(f"{spec.engine} has no {flag}.", _OF_LAUNCHERS[flag])
     if meant := _with_two_dashes(spec, flag):
         instead = spec.owned.get(spec.options[meant]["dest"])
         hint = f"{meant} is set by the plan. {instead}" if instead else f"Write {meant}."
-        return ArgumentProblem(flag, f"{spec.engine} has no {flag}: long flags start with two dashes.", hint)
+        return ArgumentProblem(f"{spec.engine} has no {flag}: long flags start with two dashes.", hint)
     longer = [known for known in spec.options if known.startswith(flag)] if len(flag) > 3 else []
     dests = {spec.options[known]["dest"] for known in longer}
     if len(dests) == 1:
         owned = _owned(spec, spec.options[longer[0]], flag, values)
-        return owned or ArgumentProblem(flag, f"{flag} is cut short.", f"Write {longer[0]}.")
+        return owned or ArgumentProblem(f"{flag} is cut short.", f"Write {longer[0]}.")
     near = difflib.get_close_matches(flag.replace("_", "-"), spec.options, n=1, cutoff=0.75)
-    return ArgumentProblem(
-        flag, f"{spec.engine} has no {flag}.", f"Did you mean {near[0]}?" if near else None
-    )
+    return ArgumentProblem(f"{spec.engine} has no {flag}.", f"Did you mean {near[0]}?" if near else None)
 
 
 def _means_owned(spec: Specification, flag: str) -> bool:
@@ -318,54 +317,48 @@ def _with_two_dashes(spec: Specification, flag: str) -> str | None:
     return next((known for known in near if known in spec.options), None)
 
 
-def _owned(
-    spec: Specification, option: Mapping[str, Any], flag: str, values: Values
-) -> ArgumentProblem | None:
+def _owned(spec: Specification, option: Option, flag: str, values: Values) -> ArgumentProblem | None:
     if option["dest"] in spec.owned:
-        return ArgumentProblem(flag, f"{flag} is set by the plan.", spec.owned[option["dest"]])
+        return ArgumentProblem(f"{flag} is set by the plan.", spec.owned[option["dest"]])
     if option["dest"] in values and not option.get("repeat"):
-        return ArgumentProblem(flag, f"{flag} is given twice.", "Keep one of them.")
+        return ArgumentProblem(f"{flag} is given twice.", "Keep one of them.")
     return None
 
 
-def _refused(
-    spec: Specification, option: Mapping[str, Any], flag: str, values: Values
-) -> ArgumentProblem | None:
+def _refused(spec: Specification, option: Option, flag: str, values: Values) -> ArgumentProblem | None:
     refused = spec.refused.get(option["dest"]) or spec.bounds.get(option["dest"])
     if refused is None or refused.harmless(values[option["dest"]]):
         return None
-    return ArgumentProblem(flag, f"{flag} {refused.what}.", refused.why)
+    return ArgumentProblem(f"{flag} {refused.what}.", refused.why)
 
 
-def _store(
-    option: Mapping[str, Any], flag: str, words: Sequence[str], values: dict[str, Any]
-) -> ArgumentProblem | None:
+def _store(option: Option, flag: str, words: Sequence[str], values: dict[str, Any]) -> ArgumentProblem | None:
     """Put the typed value into `values`, or report why the engine would refuse it."""
     dest, nargs = option["dest"], option.get("nargs")
     if option["type"] == "flag":
         if words:
-            return ArgumentProblem(flag, f"{flag} takes no value, but {words[0]!r} is given.")
+            return ArgumentProblem(f"{flag} takes no value, but {words[0]!r} is given.")
         negative = flag in option["negative"] if "negative" in option else flag.startswith("--no-")
         values[dest] = option.get("const", not negative)
         return None
     if not words and nargs not in ("*", "?"):
-        return ArgumentProblem(flag, f"{flag} needs a value.", _expected(option))
+        return ArgumentProblem(f"{flag} needs a value.", _expected(option))
     typed: list[Any] = []
     for text in words:
         if option.get("none") and text in ("", "None"):
             typed.append(None)
             continue
         try:
-            typed.append(_CONVERTERS.get(option["type"], str)(text))
+            typed.append(_type(option)[0](text))
         except ValueError:
-            return ArgumentProblem(flag, f"{flag} cannot take {text!r}.", _expected(option))
+            return ArgumentProblem(f"{flag} cannot take {text!r}.", _expected(option))
         if problem := _keys(option, flag, typed[-1]):
             return problem
         if "choices" in option and typed[-1] not in option["choices"]:
             near = difflib.get_close_matches(text, map(str, option["choices"]), n=1, cutoff=0.5)
             choices = f"Its values are {', '.join(map(str, option['choices']))}."
             hint = f"Did you mean {near[0]}? {choices}" if near else choices
-            return ArgumentProblem(flag, f"{flag} cannot be {text!r}.", hint)
+            return ArgumentProblem(f"{flag} cannot be {text!r}.", hint)
     if option.get("repeat"):
         values.setdefault(dest, []).append(typed[0])
     elif nargs is None:
@@ -377,7 +370,7 @@ def _store(
     return None
 
 
-def _keys(option: Mapping[str, Any], flag: str, value: Any) -> ArgumentProblem | None:
+def _keys(option: Option, flag: str, value: Any) -> ArgumentProblem | None:
     """What the engine would refuse about the keys of a JSON object."""
     if "keys" not in option:
         return None
@@ -386,28 +379,28 @@ def _keys(option: Mapping[str, Any], flag: str, value: Any) -> ArgumentProblem |
         return None
     near = difflib.get_close_matches(unknown[0], option["keys"], n=1, cutoff=0.6)
     hint = f"Did you mean {near[0]}?" if near else f"Its keys are {', '.join(option['keys'])}."
-    return ArgumentProblem(flag, f"{flag} has no key {unknown[0]!r}.", hint)
+    return ArgumentProblem(f"{flag} has no key {unknown[0]!r}.", hint)
 
 
-def _expected(option: Mapping[str, Any]) -> str:
-    kinds = {"int": "a whole number", "float": "a number", "human_int": "a number such as 8192 or 8Ki"}
-    kinds |= {"size": "a number such as 8192 or 8k", "size_or_auto": "a number such as 8192 or 8k, or auto"}
-    kinds |= {"json": "JSON", "json_or_str": "JSON", "config": "a JSON object"}
+def _expected(option: Option) -> str:
     if "choices" in option:
         return f"Its values are {', '.join(map(str, option['choices']))}."
-    kind = kinds.get(option["type"], "a text")
+    _, kind = _type(option)
     quotes = """ Write both kinds of quotes: '{"key": "value"}'.""" if "JSON" in kind else ""
     return f"It takes {kind}.{quotes}"
 
 
 def size(text: str) -> int:
     """A number with a suffix: 8k is 8000, 8K is 8192; ValueError otherwise."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
+    return _with_unit(text, _SIZES)
+
+
+def _with_unit(text: str, units: Mapping[str, int]) -> int:
+    match = _WITH_UNIT.fullmatch(text.strip())
+    if match is None or match[2] not in units:
         return _whole(text)
-    number, unit = match.groups()
-    power = "kmgt".index(unit.lower()) + 1
-    return _bounded(int(float(number) * 1000**power) if unit.islower() else int(number) * 1024**power)
+    number, unit = match[1], units[match[2]]
+    return _bounded(int(float(number) * unit) if unit % 1000 == 0 else int(number) * unit)
 
 
 def _whole(text: str) -> int:
@@ -448,25 +441,20 @@ def _json_or_str(text: str) -> Any:
     return finite_json(text) if re.fullmatch(r"\s*{.*}\s*", text, re.DOTALL) else text
 
 
-def _human_int(text: str) -> int:
-    match = _HUMAN.fullmatch(text.strip())
-    if match is None:
-        return _whole(text)
-    number, unit = match.groups()
-    if unit is None or unit.endswith("i"):
-        return _bounded(int(number) * _UNITS.get(unit or "", 1))
-    return _bounded(int(float(number) * _UNITS[unit]))
-
-
-_CONVERTERS: Mapping[str, Callable[[str], Any]] = {
-    "str": str,
-    "int": _whole,
-    "float": _finite,
-    "human_int": _human_int,
-    "size": size,
-    "size_or_auto": _size_or_auto,
-    "snake": lambda text: text.lower().replace("-", "_"),
-    "json": finite_json,
-    "json_or_str": _json_or_str,
-    "config": _config,
+# Of each type: how a text is read, and what it is for people.
+_TYPES: Mapping[str, tuple[Callable[[str], Any], str]] = {
+    "str": (str, "a text"),
+    "snake": (lambda text: text.lower().replace("-", "_"), "a text"),
+    "int": (_whole, "a whole number"),
+    "float": (_finite, "a number"),
+    "human_int": (lambda text: _with_unit(text, _HUMAN), "a number such as 8192 or 8Ki"),
+    "size": (size, "a number such as 8192 or 8k"),
+    "size_or_auto": (_size_or_auto, "a number such as 8192 or 8k, or auto"),
+    "json": (finite_json, "JSON"),
+    "json_or_str": (_json_or_str, "JSON"),
+    "config": (_config, "a JSON object"),
 }
+
+
+def _type(option: Option) -> tuple[Callable[[str], Any], str]:
+    return _TYPES.get(option["type"], _TYPES["str"])

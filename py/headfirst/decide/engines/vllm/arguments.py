@@ -40,7 +40,7 @@ def _without_server(values: Values) -> Iterator[ArgumentProblem]:
     """Below 1 the head is a headless rank (entrypoints/cli/serve.py)."""
     if (number := values.get("api_server_count")) is not None and number < 1:
         what = f"--api-server-count {number} starts no server: nobody could ask the service."
-        yield ArgumentProblem(_SERVERS[0], what, "Leave it out, or write 1 or more.")
+        yield ArgumentProblem(what, "Leave it out, or write 1 or more.")
 
 
 def without_servers(words: Sequence[str]) -> list[str]:
@@ -56,7 +56,7 @@ def _unregistered(spec: Specification, values: Values) -> Iterator[ArgumentProbl
         name, known = values.get(str(option.get("dest"))), option.get("registered")
         if name and known and name.lower() != "none" and not values.get(plugin) and name not in known:
             listed = ", ".join(known)
-            yield ArgumentProblem(flag, f"{flag} cannot be {name!r}.", f"Its values are {listed}.")
+            yield ArgumentProblem(f"{flag} cannot be {name!r}.", f"Its values are {listed}.")
 
 
 def plain(arguments: Sequence[str]) -> list[str]:
