@@ -154,7 +154,7 @@ def config(model: str) -> dict[str, Any]:
 
     A publisher's code is left out: it is not there, and the engines have their own classes.
     """
-    kept = _without(catalogue.config(model), "auto_map")
+    kept = _without(catalogue.resolved(model)["config"], "auto_map")
     if kept.get("quantization_config", {}) is None:  # left out of what the entry is the same as
         del kept["quantization_config"]
     quantization = kept.get("quantization_config", {})

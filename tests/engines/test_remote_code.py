@@ -18,7 +18,7 @@ TOKENIZERS = ("kimi-",)
 def test_code_is_needed_where_the_engine_does_not_read_the_configuration(engine: str, tmp_path: Path) -> None:
     folders = {}
     for id in catalogue.ids():
-        if named := catalogue.config(id).get("auto_map"):
+        if named := catalogue.resolved(id)["config"].get("auto_map"):
             folder = tmp_path / id.replace("/", "--")
             folder.mkdir()
             config = planned_commands.config(id) | {"auto_map": named}

@@ -126,7 +126,7 @@ def checkpoint(case: Mapping[str, Any], model: str) -> Checkpoint:
         listed = catalogue.lookup(like.get("model", model))
         assert listed is not None, model
         return listed
-    entry = catalogue.config(like["model"]) | like["config"]
+    entry = catalogue.resolved(like["model"])["config"] | like["config"]
     return from_config(
         entry,
         id=model,

@@ -95,11 +95,6 @@ def capability_text(capability: tuple[int, int]) -> str:
     return f"{major}.{minor}"
 
 
-def names() -> list[str]:
-    """The names that `find` has, aliases left out."""
-    return list(_catalogue()[0])
-
-
 def known(name: str) -> bool:
     """Whether `find` has the name."""
     return _plain(name) in _catalogue()[1]

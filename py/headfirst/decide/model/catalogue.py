@@ -65,10 +65,9 @@ def ids() -> list[str]:
     return list(_entries())
 
 
-def config(id: str) -> dict[str, Any]:
-    """The config.json of an id of `ids`, as far as the catalogue keeps it."""
-    kept: dict[str, Any] = _entry(id)["config"]
-    return kept
+def resolved(id: str) -> dict[str, Any]:
+    """The entry of an id of `ids`, with what it takes from its base."""
+    return _resolved(id, _entries())
 
 
 def nearest(id: str) -> list[str]:
@@ -109,7 +108,7 @@ def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> 
     known = {name.lower(): name for name in ids()}.get(id.lower())
     if known is None:
         return None
-    entry = _entry(known)
+    entry = resolved(known)
     weights = entry["weights"]
     measured = Measured(**weights["measured"]) if "measured" in weights else None
     files = tuple(Shard(name=name, bytes=size) for name, size in weights.get("files", {}).items())
@@ -127,15 +126,9 @@ def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> 
     )
     if measured is None:
         return described.model_copy(update=_sizes(described, weights))
-    return (
-        described
-        if files
-        else described.model_copy(update={"shards": _shards(weights, described.total_bytes)})
-    )
-
-
-def _entry(known: str) -> dict[str, Any]:
-    return _resolved(known, _entries())
+    if files:
+        return described
+    return described.model_copy(update={"shards": _shards(weights, described.total_bytes)})
 
 
 def _resolved(id: str, entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class _Weights(_StrictEntry):
 
 
 class _Fields(_StrictEntry):
-    """What an entry may have beside `remote_code`, which the built-in catalogue alone may have."""
+    """What an entry may have; `remote_code` is for the built-in catalogue alone."""
 
     source: _Text = ""
     config: dict[str, Any] = {}
@@ -87,11 +87,8 @@ class _Fields(_StrictEntry):
     released: Annotated[str, AfterValidator(_released)] = ""
 
 
-def checked(
-    document: Any, *, where: str, known: Mapping[str, Entry], remote_code: bool = False
-) -> dict[str, Entry]:
-    """The entries by hub id. `known`: other entries that `same_as` may name; `remote_code`: an entry may list
-    commits whose code may run.
+def checked(document: Any, *, where: str, known: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The entries by hub id. `known`: other entries that `same_as` may name.
 
     Raises InputError at `where` that names the entry and what is wrong in it.
     """
@@ -100,27 +97,26 @@ def checked(
         for id, entry in json_object(document, what="a catalogue", limit=100_000).items():
             if not HUB_ID.fullmatch(id):
                 raise UntrustedError(f"{shown(id)} is not a hub's id, such as Qwen/Qwen3-32B")
-            entries[id] = _entry(id, entry, where, remote_code=remote_code)
+            entries[id] = _entry(id, entry, where)
         _check_bases(entries, known)
     except HeadfirstError as error:
         raise InputError(error.what, where=where, hint=error.hint) from None
     return entries
 
 
-def _entry(id: str, entry: Any, where: str, *, remote_code: bool) -> Entry:
+def _entry(id: str, entry: Any, where: str) -> Entry:
     fields = json_object(entry, what=f"the entry {id}")
-    if "remote_code" in fields and not remote_code:
+    if "remote_code" in fields:
         raise UntrustedError(
             f"the entry {id} has remote_code, which the built-in catalogue alone may have",
             hint="Set trust_remote_code=true in the inventory after you have read the model's Python files.",
         )
-    if unknown := sorted(fields.keys() - _Fields.model_fields.keys() - {"remote_code"}):
+    if unknown := sorted(fields.keys() - _Fields.model_fields.keys()):
         raise UntrustedError(
             f"the entry {id} has an unknown key: {shown(unknown[0])}",
             hint=f"Keys of an entry: {', '.join(_Fields.model_fields)}.",
         )
-    checked_fields = {name: value for name, value in fields.items() if name != "remote_code"}
-    validated(_Fields, checked_fields, what=f"the entry {id} is", where=where)
+    validated(_Fields, fields, what=f"the entry {id} is", where=where)
     required = () if "same_as" in fields else ("source", "config", "weights")
     if missing := [name for name in required if name not in fields]:
         raise UntrustedError(f"the entry {id} has no {missing[0]}")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
-from typing import Any, Literal
+from typing import Literal
 
+from headfirst.decide.frozen import Frozen
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.package_data import read_json
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(Frozen):
     """Models that share a chat format. `task`: what the checkpoint is for.
 
     `thinks` is False where the model answers without a reasoning part.
@@ -22,29 +21,19 @@ class Family:
 
     name: str
     title: str
-    ids: tuple[str, ...]
-    architectures: tuple[str, ...]
-    task: Task
-    thinks: bool
-    code: Literal["needed", "unneeded"] | None  # of Python files that a checkpoint brings; None: not known
+    ids: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    task: Task = "chat"
+    thinks: bool = True
+    code: Literal["needed", "unneeded"] | None = (
+        None  # of Python files that a checkpoint brings; None: not known
+    )
 
 
 @cache
 def families() -> tuple[Family, ...]:
     """All entries, in the order in which they are tried; a name may have several."""
-    entries: list[dict[str, Any]] = read_json(__package__, "families.json")["families"]
-    return tuple(
-        Family(
-            name=entry["name"],
-            title=entry["title"],
-            ids=tuple(entry.get("ids", ())),
-            architectures=tuple(entry.get("architectures", ())),
-            task=entry.get("task", "chat"),
-            thinks=entry.get("thinks", True),
-            code=entry.get("code"),
-        )
-        for entry in entries
-    )
+    return tuple(map(Family.model_validate, read_json(__package__, "families.json")["families"]))
 
 
 def find(checkpoint: Checkpoint) -> Family | None:

@@ -88,11 +88,10 @@ _ARCHITECTURES = {
     "MiniMaxM2ForCausalLM": _Traits(qk_norm="all", correction_bias=True),
     "GptOssForCausalLM": _Traits(qkv_bias=True, o_bias=True, expert_bias=True, sinks=True),
 }
-KNOWN = tuple(_ARCHITECTURES)
 
 
 def tensors(model: Checkpoint) -> list[Tensor] | None:
-    """All tensors of `model`, equal ones together; None for an architecture that is not in KNOWN."""
+    """All tensors of `model`, equal ones together; None for an architecture that is not in the table."""
     traits = _ARCHITECTURES.get(model.architecture)
     if traits is None:
         return None

@@ -23,12 +23,12 @@ class Quantization(Frozen):
 
     `method` is quant_method (awq, gptq, fp8, compressed-tensors, modelopt, …). `schemes` are names of
     headfirst.common.quantization: none where the config has none of these, several of a mixture.
-    `group_size` and `block` are the elements that share a scale; `activations` is static, dynamic or ""
-    (not quantised or not given); `kv_cache` is fp8 or "". `plain_shared_experts`: shared experts are in the
-    list of modules that stay as they are. `variants` is what some readers of the method do not accept:
-    desc_act, asymmetric, version (of AWQ, unless gemm); of compressed-tensors also status (unless
-    compressed), groups (unless one of all Linear), group_format (none of its own). `conversion` is how the
-    converter reads the weights; None where it does not, because of `obstacle`.
+    `group_size` and `block` are the elements that share a scale; `kv_cache` is fp8 or "".
+    `plain_shared_experts`: shared experts are in the list of modules that stay as they are. `variants` is
+    what some readers of the method do not accept: desc_act, asymmetric, version (of AWQ, unless gemm); of
+    compressed-tensors also status (unless compressed), groups (unless one of all Linear), group_format (none
+    of its own). `conversion` is how the converter reads the weights; None where it does not, because of
+    `obstacle`.
     """
 
     method: str
@@ -37,7 +37,6 @@ class Quantization(Frozen):
     bits: int | None
     group_size: int | None
     block: tuple[int, int] | None
-    activations: str
     kv_cache: str
     plain_shared_experts: bool = False
     weight_only: bool = False  # parts of it by name (W4A16): activations stay in 16 bits on every GPU
@@ -80,7 +79,7 @@ def read(config: Any, where: str, *, experts: Any = None) -> Quantization | None
     config = _object(config, "quantization_config", where)
     if "quantization" in config:  # hf_quant_config.json
         config = {"quant_method": "modelopt", **_object(config["quantization"], "quantization", where)}
-    weights, inputs = _group(config, where)
+    weights = _group(config, where)
     block = _block(config.get("weight_block_size") or weights.get("block_structure"), where)
     algorithm = _word(config.get("quant_algo"), "quant_algo", where)
     method = _word(config.get("quant_method"), "quant_method", where)
@@ -104,7 +103,6 @@ def read(config: Any, where: str, *, experts: Any = None) -> Quantization | None
         bits=bits or (row.bits if row else None),
         group_size=group,
         block=block,
-        activations=_activations(config, inputs, where),
         kv_cache=_kv_cache(config, where),
         plain_shared_experts=any(map(_SHARED_EXPERTS.search, _plain_modules(method, config))),
         weight_only=any(name.startswith("W4A16") for name in (algorithm.upper(), *_algorithms(config))),
@@ -174,14 +172,13 @@ def _conversion(config: Mapping[str, Any]) -> tuple[Format | None, str]:
         return None, str(error)
 
 
-def _group(config: Mapping[str, Any], where: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """`weights` and `input_activations` of the first of compressed-tensors' config_groups; else empty."""
+def _group(config: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """`weights` of the first of compressed-tensors' config_groups; else empty."""
     groups = config.get("config_groups")
     if not groups:
-        return {}, {}
+        return {}
     first = _object(next(iter(_object(groups, "config_groups", where).values())), "a config group", where)
-    weights, inputs = first.get("weights") or {}, first.get("input_activations") or {}
-    return _object(weights, "weights", where), _object(inputs, "input_activations", where)
+    return _object(first.get("weights") or {}, "weights", where)
 
 
 def _bits(method: str, config: Mapping[str, Any], weights: Mapping[str, Any], where: str) -> int | None:
@@ -189,12 +186,6 @@ def _bits(method: str, config: Mapping[str, Any], weights: Mapping[str, Any], wh
     if value is None and method == "bitsandbytes":
         return 8 if config.get("load_in_8bit") else 4
     return _number(value, "bits of quantization_config", where)
-
-
-def _activations(config: Mapping[str, Any], inputs: Mapping[str, Any], where: str) -> str:
-    if inputs:
-        return "dynamic" if inputs.get("dynamic") else "static"
-    return _word(config.get("activation_scheme"), "activation_scheme", where)
 
 
 def _kv_cache(config: Mapping[str, Any], where: str) -> str:
