@@ -526,11 +526,6 @@ class Engine:
             return f"the image {self.answers.image[: len('sha256:') + 12]}"
         return f"the snapshot of {self.title} {snapshot(self.name).version}"
 
-    @property
-    def package(self) -> str:
-        """The engine's folder, as a Python package."""
-        return f"{__package__}.{self.name}"
-
     @cached_property
     def specification(self) -> Specification:
         """The options of this version."""
@@ -597,7 +592,7 @@ class Engine:
 
     def log(self) -> Mapping[str, Any]:
         """The data of the engine's log.yml: what its log reports. Keys: plugin_utils/engine_log_rules.py."""
-        return _log(self.package)
+        return _log(self.name)
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
@@ -606,8 +601,9 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 @cache
-def _log(package: str) -> dict[str, Any]:
+def _log(engine: str) -> dict[str, Any]:
     import yaml
 
-    data: dict[str, Any] = yaml.safe_load(files(package).joinpath("log.yml").read_text(encoding="utf-8"))
+    text = files(f"{__package__}.{engine}").joinpath("log.yml").read_text(encoding="utf-8")
+    data: dict[str, Any] = yaml.safe_load(text)
     return data

@@ -46,12 +46,12 @@ def _cache(request: HostRequest) -> KeptMemory:
     offloads = bool(decode and values.get("disaggregation_decode_enable_offload_kvcache"))
     if not (values.get("enable_hierarchical_cache") or offloads):
         return _without(request, backup=decode)
-    folders, notes, terms = _storage(request)
-    memory = KeptMemory(terms, keeps_free=_KEEPS_FREE, share=_share(request), folders=folders, notes=notes)
+    memory = replace(_storage(request), keeps_free=_KEEPS_FREE, share=_share(request))
+    terms = memory.terms
     size, ratio = values.get("hicache_size", 0), values.get("hicache_ratio")
     if size > 0:
         lever = Lever("--hicache-size", _CACHE, _GB * request.ranks)
-        return replace(memory, terms=terms | {_CACHE: size * _GB * request.ranks}, lever=lever)
+        return replace(memory, terms={**terms, _CACHE: size * _GB * request.ranks}, lever=lever)
     lowered = ratio is None
     if ratio is None:
         ratio = _BUFFER_RATIO if values.get("hicache_host_memory_mode") == "buffer_only" else _RATIO
@@ -59,7 +59,7 @@ def _cache(request: HostRequest) -> KeptMemory:
         return replace(memory, unknown=(_CACHE,), lowered=lowered)
     mirrored = request.pool_bytes * request.ranks
     lever = Lever("--hicache-ratio", _CACHE, mirrored, 0.1)
-    return replace(memory, terms=terms | {_CACHE: int(ratio * mirrored)}, lowered=lowered, lever=lever)
+    return replace(memory, terms={**terms, _CACHE: int(ratio * mirrored)}, lowered=lowered, lever=lever)
 
 
 def _without(request: HostRequest, *, backup: bool) -> KeptMemory:
@@ -80,35 +80,30 @@ def _share(request: HostRequest) -> float:
     return share
 
 
-def _storage(request: HostRequest) -> tuple[tuple[KeptFolder, ...], tuple[str, ...], dict[str, int]]:
-    """Folders, notes and memory of the tier behind the host's."""
+def _storage(request: HostRequest) -> KeptMemory:
+    """The tier behind the host's memory."""
     environment, backend = request.environment, request.values.get("hicache_storage_backend")
     extra = json_object(request.values.get("hicache_storage_backend_extra_config"))
     if backend == "file":
         variable = "SGLANG_HICACHE_FILE_BACKEND_STORAGE_DIR"
         most = extra.get("max_size") or environment.get("SGLANG_HICACHE_FILE_BACKEND_MAX_SIZE")
         limit = f"{most} for each rank" if most else ""
+        folder = KeptFolder(_FILES, "", limit)
         if path := environment.get(variable):
-            return (KeptFolder(path, variable, limit),), (), {}
-        if path := extra.get("file_storage_path"):
-            return (KeptFolder(str(path), "file_storage_path", limit),), (), {}
-        return (KeptFolder(_FILES, "", limit),), (), {}
+            folder = KeptFolder(path, variable, limit)
+        elif path := extra.get("file_storage_path"):
+            folder = KeptFolder(str(path), "file_storage_path", limit)
+        return KeptMemory(folders=(folder,))
     if backend == "mooncake":
-        text = str(
-            extra.get("global_segment_size")
-            or environment.get("MOONCAKE_GLOBAL_SEGMENT_SIZE", f"{_SEGMENT_GIB}gb")
-        )
-        size = _segment(text)
-        note = "Mooncake's master is not started by the plan: MOONCAKE_MASTER names one of yours."
+        usual = environment.get("MOONCAKE_GLOBAL_SEGMENT_SIZE", f"{_SEGMENT_GIB}gb")
+        size = _segment(str(extra.get("global_segment_size") or usual))
         share = size * request.ranks // (request.layout.tensor * request.layout.pipeline)
-        return (), (note,), {"Mooncake's segments": share} if share else {}
+        note = "Mooncake's master is not started by the plan: MOONCAKE_MASTER names one of yours."
+        return KeptMemory({"Mooncake's segments": share} if share else {}, notes=(note,))
     if backend:
-        return (
-            (),
-            (f"The memory and the folders of --hicache-storage-backend {backend} are not counted.",),
-            {},
-        )
-    return (), (), {}
+        note = f"The memory and the folders of --hicache-storage-backend {backend} are not counted."
+        return KeptMemory(notes=(note,))
+    return KeptMemory()
 
 
 def _segment(text: str) -> int:

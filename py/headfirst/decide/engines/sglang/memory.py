@@ -7,8 +7,6 @@ SGLANG_ENABLE_POST_CAPTURE_KV_SIZING (off by default) divides it otherwise and i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from headfirst.decide.engines.base import MemoryFraction, MemoryUse, Values, cuda_overhead
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.lora import estimated
@@ -34,26 +32,13 @@ _TRTLLM_WIDTH = 128  # layers/moe, flashinfer_trtllm: of one expert's part
 _BACKENDS_WITH_PREFILL_GRAPHS = frozenset({"none", "deepep", "megamoe", "flashinfer"})
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """What the engine resolves its arguments to."""
-
-    activation_tokens: int
-    decode_batch: int  # the largest that is captured
-    decode_graphs: bool
-    padded: bool  # for DP attention: by each replica but one that prefills only
-    prefill_sizes: int | None  # how many prefill sizes are captured; None: no prefill graphs
-    deepep: bool
-
-
 def memory_use(
     has: SupportTable, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values
 ) -> MemoryUse:
     """Bytes that the engine keeps out of weights and KV cache, item by item, and the fraction for these."""
     images = _reads_images(has, checkpoint, values)
-    settings = _resolve(has, checkpoint, gpu, layout, values, images=images)
     total_mib = gpu.memory_bytes // MIB
-    terms = _terms(checkpoint, total_mib, layout, settings)
+    terms = _terms(has, checkpoint, total_mib, layout, values, images=images)
     fraction = values.get("mem_fraction_static")
     if fraction is None:
         fraction = round((total_mib - sum(terms.values())) / total_mib, 3)
@@ -149,42 +134,6 @@ def _image_cache_mib(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: V
     return 1124 if values.get("mm_feature_transport") in ("cuda_ipc", "cuda_vmm") else 100
 
 
-def _resolve(
-    has: SupportTable,
-    checkpoint: Checkpoint,
-    gpu: Gpu,
-    layout: Layout,
-    values: Values,
-    *,
-    images: bool,
-) -> _Settings:
-    total_mib = gpu.memory_bytes // MIB
-    chunk, few, many = next((defaults for below, *defaults in _DEFAULTS if total_mib < below), _LARGEST)
-    chunk = values.get("chunked_prefill_size", chunk)
-    requests = values.get("max_running_requests")
-    batch = values.get("cuda_graph_max_bs_decode")
-    if batch is None:
-        batch = min(few if layout.tensor < 4 else many, requests or _LARGEST[2])
-    if values.get("cuda_graph_bs_decode"):
-        batch = max(values["cuda_graph_bs_decode"])
-    # Of a prefill and a decode replica each captures its own graphs only.
-    role = values.get("disaggregation_mode")
-    tokens = chunk if chunk > 0 else values.get("max_prefill_tokens", _MAX_PREFILL_TOKENS)
-    if role == "decode":
-        tokens = (requests or batch) * values.get("speculative_num_draft_tokens", 1)
-    by_default = _captures_prefill(has, checkpoint, layout, values, images=images)
-    return _Settings(
-        activation_tokens=max(tokens, 2048),
-        decode_batch=batch,
-        decode_graphs=_graphs(values, "decode", by_default=True) and role != "prefill",
-        padded=role != "prefill",
-        prefill_sizes=_prefill_sizes(chunk, layout, values, by_default=by_default)
-        if role != "decode"
-        else None,
-        deepep=values.get("moe_a2a_backend") == "deepep",
-    )
-
-
 def _captures_prefill(
     has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Values, *, images: bool
 ) -> bool:
@@ -199,24 +148,40 @@ def _captures_prefill(
     )
 
 
-def _terms(checkpoint: Checkpoint, total_mib: int, layout: Layout, settings: _Settings) -> dict[str, float]:
+def _terms(
+    has: SupportTable, checkpoint: Checkpoint, total_mib: int, layout: Layout, values: Values, *, images: bool
+) -> dict[str, float]:
     """Reserved MiB by purpose."""
+    chunk, few, many = next((defaults for below, *defaults in _DEFAULTS if total_mib < below), _LARGEST)
+    chunk = values.get("chunked_prefill_size", chunk)
+    requests = values.get("max_running_requests")
+    batch = values.get("cuda_graph_max_bs_decode")  # the largest that is captured
+    if batch is None:
+        batch = min(few if layout.tensor < 4 else many, requests or _LARGEST[2])
+    if values.get("cuda_graph_bs_decode"):
+        batch = max(values["cuda_graph_bs_decode"])
+    # Of a prefill and a decode replica each captures its own graphs only.
+    role = values.get("disaggregation_mode")
+    tokens = chunk if chunk > 0 else values.get("max_prefill_tokens", _MAX_PREFILL_TOKENS)
+    if role == "decode":
+        tokens = (requests or batch) * values.get("speculative_num_draft_tokens", 1)
+    deepep = values.get("moe_a2a_backend") == "deepep"
+    decode_graphs = _graphs(values, "decode", by_default=True) and role != "prefill"
     terms: dict[str, float] = {
         "metadata": 512,
-        "activations": settings.activation_tokens * 1.5,
+        "activations": max(tokens, 2048) * 1.5,
         "parallel_buffers": layout.world / 8 * 1024,
-        "decode_graphs": settings.decode_batch * 2 * settings.decode_graphs,
+        "decode_graphs": batch * 2 * decode_graphs,
     }
-    if layout.attention_data > 1 and settings.padded:
-        padding = 4.5 if settings.decode_batch > 300 else 3
-        terms["data_parallel_attention"] = settings.decode_batch * layout.attention_data * padding
-    if settings.prefill_sizes is not None:
-        terms["prefill_graphs"] = 1536 if checkpoint.mla else settings.prefill_sizes * 8
-        if settings.deepep:
-            terms["prefill_graphs"] += 1024
+    if layout.attention_data > 1 and role != "prefill":  # padding
+        terms["data_parallel_attention"] = batch * layout.attention_data * (4.5 if batch > 300 else 3)
+    by_default = _captures_prefill(has, checkpoint, layout, values, images=images)
+    sizes = _prefill_sizes(chunk, layout, values, by_default=by_default) if role != "decode" else None
+    if sizes is not None:
+        terms["prefill_graphs"] = (1536 if checkpoint.mla else sizes * 8) + 1024 * deepep
     if total_mib > 60 * 1024:
         terms["floor_10_gib"] = max(0.0, 10 * 1024 - sum(terms.values()))
-    if settings.deepep and settings.decode_graphs:
+    if deepep and decode_graphs:
         terms["deepep_buffers"] = 2048
     return terms
 
