@@ -7,7 +7,7 @@ pure, and no engine is installed. docs/new-engine.md describes how to add one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
@@ -407,7 +407,7 @@ class Disaggregation:
     """
 
     carriers: Sequence[KvCarrier]
-    problems: Callable[[Checkpoint, RoleLayout, RoleLayout], list[str]]
+    problems: Callable[[Checkpoint, RoleLayout, RoleLayout], Iterable[str]]
     worker: Callable[[KvTransfer], Mapping[str, Any]]
     probe_body: Mapping[str, Any] = field(default_factory=dict)
     side: str | None = None

@@ -6,6 +6,8 @@ serve/openai/launch_server.py, turbomind/parallel_config.py, turbomind/builders/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from headfirst.decide.engines.base import Values
 from headfirst.decide.engines.layout import Layout, Machines, head_problems
 from headfirst.decide.engines.lmdeploy.backend import PYTORCH, TURBOMIND, choose
@@ -36,44 +38,39 @@ def problems(
     backend = choose(has, checkpoint, values, nodes=machines.nodes)
     if layout.pipeline > 1:
         return ["LMDeploy has no pipeline parallelism"]
-    reasons = _turbomind(layout, values) if backend == TURBOMIND else _pytorch(machines, layout, values)
-    return reasons or _against_model(checkpoint, layout, backend, values)
+    against = _turbomind(layout, values) if backend == TURBOMIND else _pytorch(machines, layout, values)
+    return [*against] or [*_against_model(checkpoint, layout, backend, values)]
 
 
-def _turbomind(layout: Layout, values: Values) -> list[str]:
-    reasons = []
+def _turbomind(layout: Layout, values: Values) -> Iterator[str]:
     if layout.attention_data > 1:
-        reasons.append("with TurboMind --dp makes copies of the model: take --backend pytorch, or replicas")
+        yield "with TurboMind --dp makes copies of the model: take --backend pytorch, or replicas"
     if layout.tensor % values.get("cp", 1):
-        reasons.append(f"--cp {values['cp']} does not divide tensor_parallel={layout.tensor}")
+        yield f"--cp {values['cp']} does not divide tensor_parallel={layout.tensor}"
     if layout.expert not in (1, layout.tensor):
-        reasons.append(f"--ep must be tensor_parallel, {layout.tensor}")
-    return reasons
+        yield f"--ep must be tensor_parallel, {layout.tensor}"
 
 
-def _pytorch(machines: Machines, layout: Layout, values: Values) -> list[str]:
-    reasons = []
+def _pytorch(machines: Machines, layout: Layout, values: Values) -> Iterator[str]:
     if values.get("cp", 1) > 1:
-        reasons.append("--cp is TurboMind's: write --backend turbomind")
+        yield "--cp is TurboMind's: write --backend turbomind"
     if layout.expert not in (1, layout.tensor):
-        reasons.append(f"--ep must be tensor_parallel, {layout.tensor}")
+        yield f"--ep must be tensor_parallel, {layout.tensor}"
     if layout.tensor % layout.attention_data:
-        reasons.append(f"--dp {layout.attention_data} does not divide tensor_parallel={layout.tensor}")
+        yield f"--dp {layout.attention_data} does not divide tensor_parallel={layout.tensor}"
     elif layout.attention_data % machines.nodes and layout.attention_data > 1:
-        reasons.append(f"--dp {layout.attention_data} cannot be spread evenly over {machines.nodes} nodes")
+        yield f"--dp {layout.attention_data} cannot be spread evenly over {machines.nodes} nodes"
     executor = values.get("distributed_executor_backend", "ray")
     if layout.world > 1 and executor != "ray" and (machines.nodes > 1 or layout.attention_data > 1):
-        reasons.append(f"--distributed-executor-backend {executor} serves one node without --dp")
-    return reasons
+        yield f"--distributed-executor-backend {executor} serves one node without --dp"
 
 
-def _against_model(checkpoint: Checkpoint, layout: Layout, backend: str, values: Values) -> list[str]:
-    reasons = head_problems(checkpoint, attention_tensor(layout, values))
-    if checkpoint.moe and layout.expert > 1 and checkpoint.moe.experts % layout.expert:
-        reasons.append(f"{checkpoint.moe.experts} experts are not divisible by {layout.expert}")
+def _against_model(checkpoint: Checkpoint, layout: Layout, backend: str, values: Values) -> Iterator[str]:
+    yield from head_problems(checkpoint, attention_tensor(layout, values))
+    moe = checkpoint.moe
+    if moe and layout.expert > 1 and moe.experts % layout.expert:
+        yield f"{moe.experts} experts are not divisible by {layout.expert}"
     # TurboMind pads these widths (builders/ffn.py).
-    if checkpoint.moe and layout.expert == 1 and backend == PYTORCH:
-        width = checkpoint.moe.intermediate_size
-        if width % layout.tensor:
-            reasons.append(f"the expert intermediate size of {width} is not divisible by {layout.tensor}")
-    return reasons
+    if moe and layout.expert == 1 and backend == PYTORCH and moe.intermediate_size % layout.tensor:
+        width = moe.intermediate_size
+        yield f"the expert intermediate size of {width} is not divisible by {layout.tensor}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines.base import Disaggregation, KvTransfer, RoleLayout
@@ -14,30 +14,23 @@ _ALIKE = {"page_size": "--page-size", "kv_cache_dtype": "--kv-cache-dtype"}
 _EQUAL_WIDTHS = frozenset({"MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"})
 
 
-def _problems(checkpoint: Checkpoint, prefill: RoleLayout, decode: RoleLayout) -> list[str]:
-    problems = [
-        f"{flag} is {prefill.values.get(name, 'left out')} for prefill and "
-        f"{decode.values.get(name, 'left out')} for decode"
-        for name, flag in _ALIKE.items()
-        if prefill.values.get(name) != decode.values.get(name)
-    ]
+def _problems(checkpoint: Checkpoint, prefill: RoleLayout, decode: RoleLayout) -> Iterator[str]:
+    for name, flag in _ALIKE.items():
+        if prefill.values.get(name) != decode.values.get(name):
+            ours, theirs = (side.values.get(name, "left out") for side in (prefill, decode))
+            yield f"{flag} is {ours} for prefill and {theirs} for decode"
     widths = [side.layout.tensor // side.layout.attention_data for side in (prefill, decode)]
     if max(widths) % min(widths):
-        problems.append(
+        yield (
             f"attention is divided among {widths[0]} ranks for prefill and among {widths[1]} for decode, and "
             "neither is a multiple of the other"
         )
     if checkpoint.architecture in _EQUAL_WIDTHS and widths[0] != widths[1]:
-        problems.append(
-            f"attention of {checkpoint.architecture} must be divided among as many ranks on both sides"
-        )
+        yield f"attention of {checkpoint.architecture} must be divided among as many ranks on both sides"
     # _resolve_rank_mapping.
-    if decode.layout.pipeline not in (1, prefill.layout.pipeline):
-        problems.append(
-            f"decode has {decode.layout.pipeline} pipeline stages and prefill {prefill.layout.pipeline}: "
-            "decode needs as many, or one"
-        )
-    return problems
+    ours, theirs = prefill.layout.pipeline, decode.layout.pipeline
+    if theirs not in (1, ours):
+        yield f"decode has {theirs} pipeline stages and prefill {ours}: decode needs as many, or one"
 
 
 def _worker(transfer: KvTransfer) -> Mapping[str, Any]:

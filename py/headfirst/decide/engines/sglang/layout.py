@@ -9,7 +9,7 @@ entrypoints/engine.py (_calculate_rank_ranges), model_executor/model_runner.py (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from headfirst.decide.engines import drafts
 from headfirst.decide.engines.base import Values
@@ -27,7 +27,6 @@ from headfirst.decide.model.checkpoint import Checkpoint
 
 # Its language model is the one of its config (models/llava.py); the published ones have Llama's attention.
 _UNDIVIDED_ATTENTION = "Mistral3ForConditionalGeneration"
-_EXPERTS = "expert intermediate size"
 # Their classes add heads to the part that reads images, or keep it whole (models/glm4v.py, kimi_k3_vl.py).
 _ANY_RANKS = ("Glm4v", "GlmOcr", "InternVL", "KimiK3", "MuseSpark")
 
@@ -75,13 +74,13 @@ def problems(
     """Why the layout is refused, one clause each."""
     return (
         _against_machines(machines, layout)
-        or _against_itself(layout, adapters=bool(checkpoint.adapters))
+        or list(_against_itself(layout, adapters=bool(checkpoint.adapters)))
         or [
             *_pipeline(has, checkpoint, layout, values),
             *head_problems(checkpoint, layout.tensor // layout.attention_data),
             *_draft(checkpoint, layout, values),
             *_tower(checkpoint, layout, values),
-            *_groups_and_experts(has, checkpoint, layout, values),
+            *_groups_and_experts(has, checkpoint, layout),
             *_widths(has, checkpoint, layout, dtype, values),
         ]
     )
@@ -96,47 +95,40 @@ def _against_machines(machines: Machines, layout: Layout) -> list[str]:
     return []
 
 
-def _against_itself(layout: Layout, *, adapters: bool) -> list[str]:
-    reasons = []
+def _against_itself(layout: Layout, *, adapters: bool) -> Iterator[str]:
     if adapters and layout.attention_data > 1:
         # lora_manager.py, validate_new_adapter: only pinned ones, and --lora-paths NAME=FOLDER pins none.
-        reasons.append("--attn-dp-size loads no adapter of --lora-paths")
+        yield "--attn-dp-size loads no adapter of --lora-paths"
     if layout.data > 1 and layout.attention_data > 1:
-        reasons.append("--dp-size and --attn-dp-size exclude each other")
+        yield "--dp-size and --attn-dp-size exclude each other"
     if layout.tensor % layout.attention_data:
-        reasons.append(
-            f"tensor_parallel={layout.tensor} is not divisible by --attn-dp-size {layout.attention_data}"
-        )
+        yield f"tensor_parallel={layout.tensor} is not divisible by --attn-dp-size {layout.attention_data}"
     if layout.tensor % layout.expert:
-        reasons.append(f"tensor_parallel={layout.tensor} is not divisible by --ep-size {layout.expert}")
-    return reasons
+        yield f"tensor_parallel={layout.tensor} is not divisible by --ep-size {layout.expert}"
 
 
-def _draft(checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
+def _draft(checkpoint: Checkpoint, layout: Layout, values: Values) -> Iterator[str]:
     """What a draft model excludes (arg_groups/speculative_hook.py)."""
     draft = checkpoint.draft
     if draft is None:
-        return []
-    reasons = drafts.head_reasons(checkpoint, layout.tensor // layout.attention_data)
+        return
+    yield from drafts.head_reasons(checkpoint, layout.tensor // layout.attention_data)
     kind = draft.drafting.kind if draft.drafting else drafts.STANDALONE
     if layout.attention_data > 1 and kind == drafts.STANDALONE:
-        reasons.append("--attn-dp-size excludes a draft that is a model of its own")
+        yield "--attn-dp-size excludes a draft that is a model of its own"
     if layout.attention_data > 1 and kind in ("dflash", "dspark") and not values.get("enable_dp_lm_head"):
-        reasons.append(f"--attn-dp-size needs --enable-dp-lm-head with a draft of {kind}")
-    return reasons
+        yield f"--attn-dp-size needs --enable-dp-lm-head with a draft of {kind}"
 
 
-def _pipeline(has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
+def _pipeline(has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Values) -> Iterator[str]:
     if layout.pipeline == 1:
-        return []
-    reasons = []
+        return
     if layout.pipeline > checkpoint.layers:
-        reasons.append(f"the model has only {checkpoint.layers} layers")
+        yield f"the model has only {checkpoint.layers} layers"
     if not checkpoint.external_class and has.lacks(checkpoint.architecture, "pipeline"):
-        reasons.append(f"{checkpoint.architecture} cannot be divided into pipeline stages")
+        yield f"{checkpoint.architecture} cannot be divided into pipeline stages"
     if values.get("speculative_algorithm") and values.get("disaggregation_mode") != "prefill":
-        reasons.append("speculative decoding excludes pipeline parallelism")
-    return reasons
+        yield "speculative decoding excludes pipeline parallelism"
 
 
 def _tower(checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
@@ -145,58 +137,44 @@ def _tower(checkpoint: Checkpoint, layout: Layout, values: Values) -> list[str]:
     return tower_problems(checkpoint, layout.tensor // layout.attention_data)
 
 
-def _groups_and_experts(
-    has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Values
-) -> list[str]:
+def _groups_and_experts(has: SupportTable, checkpoint: Checkpoint, layout: Layout) -> Iterator[str]:
     """What single architectures and ways to compute experts refuse (models/nemotron_h.py, layers/moe).
 
     MiMo-V2.5: arg_groups/model_hook.py and models/mimo_v2.py, load_mimo_v2_qkv_proj_weight.
     """
-    name, state = checkpoint.architecture, checkpoint.recurrent
+    name, state, kv_heads = checkpoint.architecture, checkpoint.recurrent, checkpoint.kv_heads
     attention = layout.tensor // layout.attention_data
-    reasons = []
     undivided = has.able("undivided_attention") | {_UNDIVIDED_ATTENTION}
     if layout.attention_data > 1 and name in undivided:
-        reasons.append(f"SGLang does not divide the attention of {name}: --attn-dp-size 1")
+        yield f"SGLang does not divide the attention of {name}: --attn-dp-size 1"
     if state and state.kind == "mamba2" and state.groups > 1 and state.groups % attention:
-        reasons.append(f"{state.groups} groups of Mamba-2 are not divisible by {attention}")
-    if checkpoint.fused_qkv and checkpoint.kv_heads % attention:
-        reasons.append(
-            f"{checkpoint.kv_heads} parts of the fused attention projections are not divisible by {attention}"
-        )
+        yield f"{state.groups} groups of Mamba-2 are not divisible by {attention}"
+    if checkpoint.fused_qkv and kv_heads % attention:
+        yield f"{kv_heads} parts of the fused attention projections are not divisible by {attention}"
     if name.startswith("NemotronH") and layout.expert not in (1, layout.tensor):
-        reasons.append(f"--ep-size must be 1 or {layout.tensor} for {name}")
+        yield f"--ep-size must be 1 or {layout.tensor} for {name}"
     experts = checkpoint.moe and checkpoint.moe.experts
     if experts and layout.expert > 1 and experts % layout.expert:
-        reasons.append(f"{experts} experts are not divisible by --ep-size {layout.expert}")
-    return reasons
+        yield f"{experts} experts are not divisible by --ep-size {layout.expert}"
 
 
 def _widths(
     has: SupportTable, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Values
-) -> list[str]:
-    """The widths that are divided, against the number of parts and the blocks or groups of the weights."""
-    return [
-        reason
-        for name, width, parts, kept in _divided(has, checkpoint, layout, dtype, values)
-        for reason in width_problems(name, width, parts, checkpoint, kept, experts=name == _EXPERTS)
-    ]
-
-
-def _divided(
-    has: SupportTable, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Values
-) -> list[tuple[str, int, int, str]]:
-    """(name, width, in how many parts, type) of the attention and of the feed-forward layers."""
+) -> Iterator[str]:
+    """Widths of the attention and of the feed-forward layers, against the number of parts into which they
+    are divided, and the blocks or groups of the weights."""
     mla, moe, ranks = checkpoint.mla, checkpoint.moe, layout.tensor // layout.attention_data
     heads = checkpoint.attention_heads * (mla.v_head_dim if mla else checkpoint.head_dim)
-    attention = ("width of the attention heads", heads, ranks, dtype)
+    yield from width_problems("width of the attention heads", heads, ranks, checkpoint, dtype)
+    if moe is None or moe.dense_layers:
+        parts = values.get("moe_dense_tp_size", layout.tensor) if moe else layout.tensor
+        width = checkpoint.intermediate_size
+        yield from width_problems("intermediate size", width, parts, checkpoint, dtype)
     if moe is None:
-        return [attention, ("intermediate size", checkpoint.intermediate_size, layout.tensor, dtype)]
-    parts = layout.tensor // layout.expert // values.get("moe_dp_size", 1)
-    widths = [attention, (_EXPERTS, moe.intermediate_size, max(1, parts), dtype)]
-    if moe.dense_layers:
-        dense = values.get("moe_dense_tp_size", layout.tensor)
-        widths.insert(1, ("intermediate size", checkpoint.intermediate_size, dense, dtype))
+        return
+    parts = max(1, layout.tensor // layout.expert // values.get("moe_dp_size", 1))
+    name, width = "expert intermediate size", moe.intermediate_size
+    yield from width_problems(name, width, parts, checkpoint, dtype, experts=True)
     # An all-to-all back end gives every rank the shared experts whole. Without expert parallelism the shared
     # expert of DeepSeek V3 is one more routed expert (shared_experts_fusion_disable_reason).
     fused = layout.expert == 1 and checkpoint.architecture == "DeepseekV3ForCausalLM"
@@ -204,5 +182,4 @@ def _divided(
         width = moe.shared_intermediate_size or moe.intermediate_size * moe.shared_experts
         quantization = checkpoint.quantization
         kept = "" if quantization and quantization.plain_shared_experts else dtype
-        widths.append(("shared expert size", width, layout.tensor, kept))
-    return widths
+        yield from width_problems("shared expert size", width, layout.tensor, checkpoint, kept)

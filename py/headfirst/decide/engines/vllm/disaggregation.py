@@ -5,7 +5,7 @@ Sources: vllm/distributed/kv_transfer/kv_connector/v1/nixl (metadata.py, base_wo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines.base import Disaggregation, KvTransfer, RoleLayout
@@ -24,34 +24,25 @@ _ALIKE = {
 KV_ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
 
 
-def _problems(checkpoint: Checkpoint, prefill: RoleLayout, decode: RoleLayout) -> list[str]:
-    problems = [
-        f"{flag} differs between prefill and decode"
-        for name, flag in _ALIKE.items()
-        if prefill.values.get(name) != decode.values.get(name)
-    ]
+def _problems(checkpoint: Checkpoint, prefill: RoleLayout, decode: RoleLayout) -> Iterator[str]:
+    for name, flag in _ALIKE.items():
+        if prefill.values.get(name) != decode.values.get(name):
+            yield f"{flag} differs between prefill and decode"
     if any("kv_transfer_config" in side.values for side in (prefill, decode)):
-        problems.append("--kv-transfer-config follows from kv_transfer")
+        yield "--kv-transfer-config follows from kv_transfer"
     if any(side.values.get("enable_return_routed_experts") for side in (prefill, decode)):
-        problems.append("--enable-return-routed-experts excludes it")
-    widths = [side.layout.tensor for side in (prefill, decode)]
-    if max(widths) % min(widths):
-        problems.append(
-            f"prefill has TP {widths[0]} and decode TP {widths[1]}: neither is a multiple of the other"
-        )
+        yield "--enable-return-routed-experts excludes it"
+    ours, theirs = prefill.layout.tensor, decode.layout.tensor
+    if max(ours, theirs) % min(ours, theirs):
+        yield f"prefill has TP {ours} and decode TP {theirs}: neither is a multiple of the other"
     # base_worker.py: ranks that share a KV head would each send it.
-    if checkpoint.mla is None and widths[0] > max(widths[1], checkpoint.kv_heads):
-        problems.append(
-            f"prefill has TP {widths[0]}, more ranks than {checkpoint.kv_heads} KV heads, and decode only "
-            f"TP {widths[1]}"
-        )
-    if prefill.values.get("block_size") != decode.values.get("block_size") and widths[0] > widths[1]:
-        problems.append("--block-size differs between prefill and decode, and prefill has more tensor ranks")
+    heads = checkpoint.kv_heads
+    if checkpoint.mla is None and ours > max(theirs, heads):
+        yield f"prefill has TP {ours}, more ranks than {heads} KV heads, and decode only TP {theirs}"
+    if prefill.values.get("block_size") != decode.values.get("block_size") and ours > theirs:
+        yield "--block-size differs between prefill and decode, and prefill has more tensor ranks"
     if decode.layout.pipeline > 1:
-        problems.append(
-            f"decode has {decode.layout.pipeline} pipeline stages, and only prefill may have several"
-        )
-    return problems
+        yield f"decode has {decode.layout.pipeline} pipeline stages, and only prefill may have several"
 
 
 def _worker(transfer: KvTransfer) -> Mapping[str, Any]:
