@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from headfirst.decide.engines.layout import head_problems
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
 STANDALONE = "standalone"  # the kind of a draft that is a model of its own
 REASON = "draft_model sets them."
-
-
-@dataclass(frozen=True)
-class Default:
-    """How many tokens a kind proposes at a time where neither its config nor the user states it."""
-
-    tokens: int
-    source: str
 
 
 def head_reasons(checkpoint: Checkpoint, ranks: int) -> list[str]:

@@ -81,7 +81,7 @@ def answer(
     os.dup2(2, 1)
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")  # there is no network: ask for nothing
     unwritten = _write(request.get("files", {}))
-    asked = dict(_of_the_image(parts)) if request.get("answers") else {}
+    asked = {**parts, "cuda": _cuda, "nccl": _nccl} if request.get("answers") else {}
     tasks: list[Callable[[], dict[str, Any]]] = [partial(_told, part) for part in asked.values()]
     commands: list[dict[str, Any]] = []
     places = []
@@ -118,23 +118,16 @@ def behind(before: Sequence[str], command: Sequence[str]) -> list[str] | None:
     return None if place is None else list(command[place:])
 
 
-def _of_the_image(parts: Mapping[str, Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    yield from parts.items()
-    yield "cuda", _cuda
-    yield "nccl", _nccl
-
-
 def _document(engine: str, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """What headfirst.decide.engines.answers reads."""
     document: dict[str, Any] = {"engine": engine, "unanswered": {}}
     for part, result in results.items():
         if result.get("value") is not None:
             document[part] = result["value"]
-        document["unanswered"].update(
-            {f"{part}.{key}": why for key, why in result.get("missing", {}).items()}
-        )
-        if why := result.get("why"):
-            document["unanswered"][part] = why
+        for key, why in result.get("missing", {}).items():
+            document["unanswered"][f"{part}.{key}"] = why
+        if "why" in result:
+            document["unanswered"][part] = result["why"]
     return document
 
 
@@ -176,13 +169,10 @@ def _checked(
         check(words)
     except (Exception, SystemExit) as error:  # whatever the engine raises
         told = judged(error, lacks_gpu())
-        if "config file" in (told["problem"] or "") and not any(
-            word.startswith("--quantization") for word in words
-        ):
-            return {
-                "problem": None,
-                "why": told["problem"],
-            }  # the checkpoint's own method: its file was not brought
+        named = any(word.startswith("--quantization") for word in words)
+        if "config file" in (told["problem"] or "") and not named:
+            # The checkpoint's own method: its file was not brought.
+            return {"problem": None, "why": told["problem"]}
         return told
     return {"problem": None}
 
@@ -267,11 +257,9 @@ def assertion(error: BaseException) -> str:
         for node in ast.walk(tree)
         if isinstance(node, ast.Assert) and node.lineno <= frame.tb_lineno <= (node.end_lineno or 0)
     ]
-    return (
-        f"{ast.unparse(asserted[-1].test)} is not so ({path.name}, line {frame.tb_lineno})"
-        if asserted
-        else ""
-    )
+    if not asserted:
+        return ""
+    return f"{ast.unparse(asserted[-1].test)} is not so ({path.name}, line {frame.tb_lineno})"
 
 
 def plain(text: str) -> str:
@@ -313,7 +301,8 @@ def in_processes(
             ended, status = os.waitpid(process, os.WNOHANG)
             if not ended and taken < seconds:
                 continue
-            _end(process)
+            with suppress(ProcessLookupError):
+                os.killpg(process, signal.SIGKILL)  # with all that it started
             if not ended:
                 os.waitpid(process, 0)
             result = _result(written, status) if ended else {"why": f"it did not answer within {seconds:g} s"}
@@ -340,12 +329,6 @@ def _started(task: Callable[[], dict[str, Any]]) -> tuple[int, IO[str]]:
         written.flush()
     finally:
         os._exit(0)  # what the engine registered for its end is not for us
-
-
-def _end(process: int) -> None:
-    """Ends a process with all that it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process, signal.SIGKILL)
 
 
 def _result(written: IO[str], status: int) -> dict[str, Any]:

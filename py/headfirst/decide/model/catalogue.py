@@ -144,17 +144,16 @@ def _resolved(id: str, entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 def _sizes(described: Checkpoint, weights: dict[str, Any]) -> dict[str, Any]:
     """Sizes that no header was read for: the published ones, and else what the dimensions give."""
-    by_part, by_dtype, bf16_by_part = _computed(described, weights)
-    published = weights.get("parameters", {})
-    by_dtype = {name: count * DTYPE_BITS[name] // 8 for name, count in published.items()} or by_dtype
+    computed, published = _computed(described, weights), weights.get("parameters", {})
+    by_dtype = {name: count * DTYPE_BITS[name] // 8 for name, count in published.items()} or computed.by_dtype
     total = described.total_bytes or sum(by_dtype.values())
     return {
         "total_bytes": total,
         "bytes_by_dtype": by_dtype,
-        "bytes_by_part": by_part,
-        "bf16_bytes_by_part": bf16_by_part,
+        "bytes_by_part": computed.by_part,
+        "bf16_bytes_by_part": computed.bf16_by_part,
         # Qwen3-Next has a draft layer and no key for it.
-        "nextn_layers": described.nextn_layers or int(Part.NEXTN.value in by_part),
+        "nextn_layers": described.nextn_layers or int(Part.NEXTN.value in computed.by_part),
         "shards": _shards(weights, total),
     }
 
@@ -166,10 +165,8 @@ def _shards(weights: dict[str, Any], total: int) -> tuple[Shard, ...]:
     return tuple(Shard(name=name.format(number), bytes=None) for number in range(1, count + 1))
 
 
-def _computed(
-    described: Checkpoint, weights: dict[str, Any]
-) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """Bytes by part, by dtype, and by part after a conversion, tensor by tensor."""
+def _computed(described: Checkpoint, weights: dict[str, Any]) -> Measured:
+    """The sums, tensor by tensor."""
     by_part: Counter[str] = Counter()
     by_dtype: Counter[str] = Counter()
     bf16: Counter[str] = Counter()
@@ -177,7 +174,8 @@ def _computed(
         for part, sizes in stored.items():
             by_part[part] += sum(sizes.values())
             by_dtype.update(sizes)
-        return dict(by_part), dict(by_dtype), weights.get("bf16", {}) if described.convertible else {}
+        converted = weights.get("bf16", {}) if described.convertible else {}
+        return Measured(dict(by_dtype), dict(by_part), converted)
     for tensor in parameters.tensors(described) or []:
         quantized = tensor.part.value not in weights.get("plain_parts", ())
         stored = parameters.stored_bytes(described, tensor, quantized=quantized)
@@ -189,4 +187,4 @@ def _computed(
         by_part[Part.HEAD.value] += size
         by_dtype["BF16"] += size
         bf16[Part.HEAD.value] += size if described.convertible else 0
-    return dict(by_part), dict(by_dtype), dict(+bf16)
+    return Measured(dict(by_dtype), dict(by_part), dict(+bf16))

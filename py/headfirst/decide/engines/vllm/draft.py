@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from headfirst.decide.engines import drafts
 from headfirst.decide.engines.base import ArgumentNeeds, DraftRequest, Values
-from headfirst.decide.engines.drafts import Default
 
 _METHODS = {kind: kind for kind in ("eagle", "eagle3", "mtp", "dflash", "dspark")}
 _METHODS[drafts.STANDALONE] = "draft_model"
 _RECIPES = "https://github.com/vllm-project/recipes/blob/main/models"
 _DOCS = "https://docs.vllm.ai/en/stable/features/speculative_decoding"
-# Where the draft's config states no number.
+# Where the draft's config states no number: tokens at a time, and the source.
 _DEFAULTS = {
-    "eagle": Default(3, f"{_RECIPES}/mistralai/Mistral-Small-4-119B-2603.yaml"),
-    "eagle3": Default(3, f"{_RECIPES}/moonshotai/Kimi-K2.5.yaml"),
-    "mtp": Default(1, "vLLM's config/speculative.py (n_predict)"),
-    "draft_model": Default(5, f"{_DOCS}/draft_model"),
+    "eagle": (3, f"{_RECIPES}/mistralai/Mistral-Small-4-119B-2603.yaml"),
+    "eagle3": (3, f"{_RECIPES}/moonshotai/Kimi-K2.5.yaml"),
+    "mtp": (1, "vLLM's config/speculative.py (n_predict)"),
+    "draft_model": (5, f"{_DOCS}/draft_model"),
 }
-_GEMMA = Default(4, f"{_RECIPES}/Google/gemma-4-31B-it.yaml")
+_GEMMA = (4, f"{_RECIPES}/Google/gemma-4-31B-it.yaml")
 _STATED = "The draft's config.json states how many tokens it proposes."
 
 
@@ -45,8 +44,9 @@ def needs(request: DraftRequest) -> ArgumentNeeds:
     if default is None:
         problem = f"how many tokens it proposes is not known: set engine_args=--spec-tokens ({method})"
         return ArgumentNeeds(problem=problem)
-    reason = f"{drafts.REASON} {default.tokens} tokens: those of vLLM's example of {method}."
-    return ArgumentNeeds(arguments | {"--spec-tokens": str(default.tokens)}, reason, default.source, note)
+    number, source = default
+    reason = f"{drafts.REASON} {number} tokens: those of vLLM's example of {method}."
+    return ArgumentNeeds(arguments | {"--spec-tokens": str(number)}, reason, source, note)
 
 
 def _shorter(request: DraftRequest, method: str) -> str:
