@@ -24,7 +24,7 @@ STATED = [id for id, weights in WEIGHTS.items() if "published_parameters" in wei
 
 @together("id", LISTED)
 def test_published_parameters_by_dtype_follow_from_the_dimensions(id: str) -> None:
-    _, computed, _ = catalogue._computed(MODELS[id], WEIGHTS[id])
+    computed = catalogue._computed(MODELS[id], WEIGHTS[id]).by_dtype
     assert computed == MODELS[id].bytes_by_dtype
 
 
