@@ -194,7 +194,7 @@ def _state(state: RecurrentState, attention: int, values: Values) -> int:
     """Bytes of one layer's state on one rank; groups of Mamba-2 are copied where ranks are more."""
     groups = state.groups
     if groups and groups % attention:
-        groups += attention - groups
+        groups = attention
     channels = (state.channels + 2 * groups * state.columns) // attention
     stated = "" if state.kind == "kda" else state.dtype
     dtype = values.get("mamba_ssm_dtype") or stated or "float32"

@@ -208,13 +208,7 @@ def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
     if checkpoint.external_class and not has.has_class(name):
         return []
     if task in GENERATING and name in has.able("pooling_only"):
-        fitting = (
-            "rerank"
-            if name in has.able("rerank")
-            else "reward"
-            if name in has.able("reward")
-            else "embedding"
-        )
+        fitting = next((other for other in ("rerank", "reward") if name in has.able(other)), "embedding")
         return [f"{name} does not generate text: set task={fitting}"]
     if task == "vision" and has.lacks(name, "multimodal"):
         return [f"{name} accepts no images"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 
@@ -75,55 +75,50 @@ def advise(live: Live | None, past: Past, flags: Mapping[str, str]) -> list[Advi
     return [*_for_memory(past, flags), *_for_scheduling(live, past, flags)]
 
 
-def _for_memory(past: Past, flags: Mapping[str, str]) -> list[Advice]:
-    advice = []
+def _for_memory(past: Past, flags: Mapping[str, str]) -> Iterator[Advice]:
     chunk = past.chunked_prefill or 0
     smaller = [str(size) for size in CHUNKS if chunk <= 0 or size < chunk]
     if past.prefill_oom and smaller:
         now = f" (now {chunk})" if chunk > 0 else ""
         change, why = f"set it to {' or '.join(smaller)}{now}", "it ran out of memory in prefill"
-        advice.append(Advice(setting="--chunked-prefill-size", change=change, why=why, values=smaller))
+        yield Advice(setting="--chunked-prefill-size", change=change, why=why, values=smaller)
     if past.decode_oom:
         most = f" below {past.most_running}, the most that ran at a time" if past.most_running else ""
         why = "it ran out of memory while it generated"
         lower = [str(past.most_running * 3 // 4)] if past.most_running > 1 else []
-        advice.append(
-            Advice(setting="--max-running-requests", change=f"lower it{most}", why=why, values=lower)
-        )
+        yield Advice(setting="--max-running-requests", change=f"lower it{most}", why=why, values=lower)
     if past.device_oom:  # the other kind is the KV cache's own, which a smaller fraction would shrink
         now = f" (now {flags['--mem-fraction-static']})" if "--mem-fraction-static" in flags else ""
         change = f"lower it by 0.05{now}, which helps prefill and decoding"
         why = "the memory outside weights and KV cache was used up"
         less = [f"{float(flags['--mem-fraction-static']) - 0.05:.2f}"] if now else []
-        advice.append(Advice(setting="--mem-fraction-static", change=change, why=why, values=less))
-    return advice
+        yield Advice(setting="--mem-fraction-static", change=change, why=why, values=less)
 
 
-def _for_scheduling(live: Live | None, past: Past, flags: Mapping[str, str]) -> list[Advice]:
+def _for_scheduling(live: Live | None, past: Past, flags: Mapping[str, str]) -> Iterator[Advice]:
     conservativeness = float(flags.get("--schedule-conservativeness", 1.0))
     if past.retractions > max(1, past.reports / RARE):
         target = CAREFUL if conservativeness < CAREFUL else conservativeness + 0.3
         why = (
             f"{past.retractions} retractions in {past.reports} reports of decoding: the KV cache is too full"
         )
-        return [_conservativeness("raise", target, conservativeness, why)]
+        yield _conservativeness("raise", target, conservativeness, why)
+        return
     if live is None or not live.queued:
-        return []
-    advice = []
+        return
     # One reading may fall between two steps; most of the latest reports must agree.
     if live.token_usage < FULL and past.waits > past.recent / 2:
         why = f"{live.queued:.0f} requests wait although token usage is {live.token_usage:.2f}, below {FULL}"
         if past.max_running and live.running >= past.max_running:
             change = f"raise it above {past.max_running}, as many as run"
             more = str(past.max_running * 2)
-            advice.append(Advice(setting="--max-running-requests", change=change, why=why, values=[more]))
+            yield Advice(setting="--max-running-requests", change=change, why=why, values=[more])
         elif conservativeness > EAGER:
-            advice.append(_conservativeness("lower", EAGER, conservativeness, why))
+            yield _conservativeness("lower", EAGER, conservativeness, why)
     if live.queued > QUEUE_RANGE[1] and flags.get("--schedule-policy") == "lpm":
         why = f"{live.queued:.0f} requests wait, and lpm sorts them all at each step"
         change = "use fcfs (now lpm)"
-        advice.append(Advice(setting="--schedule-policy", change=change, why=why, values=["fcfs"]))
-    return advice
+        yield Advice(setting="--schedule-policy", change=change, why=why, values=["fcfs"])
 
 
 def _conservativeness(way: str, target: float, now: float, why: str) -> Advice:

@@ -100,7 +100,9 @@ def _architecture(
 ) -> Iterator[str]:
     name = checkpoint.architecture
     if has.abilities(name) is None:
-        yield from () if checkpoint.external_class else _unknown(named, name, has)
+        elsewhere = checkpoint.external_class or name in has.transformers | has.unknown_abilities
+        if has.architectures and not elsewhere:
+            yield f"{named} does not have the architecture {name}"
         return
     if task in GENERATING and has.lacks(name, "generate"):
         yield f"{name} gives embeddings or scores and does not generate text"
@@ -122,12 +124,6 @@ def _runner(task: Task, values: Values) -> Iterator[str]:
         yield f"--runner {runner} does not serve the task {task}: leave it out"
     elif task == "embedding" and convert == "classify":
         yield "--convert classify gives no embeddings: set task=rerank, or leave it out"
-
-
-def _unknown(named: str, name: str, has: SupportTable) -> Iterator[str]:
-    if not has.architectures or name in has.transformers or name in has.unknown_abilities:
-        return
-    yield f"{named} does not have the architecture {name}"
 
 
 def _gpu(named: str, gpu: Gpu | None) -> list[str]:
@@ -213,15 +209,11 @@ def _quantization(answers: Answers, checkpoint: Checkpoint, gpu: Gpu | None, val
         yield f"{named} serves {method} from compute capability {needed} on, unlike {gpu}"
 
 
-def _is_deprecated(has: SupportTable, method: str) -> bool:
-    return method in has.deprecated_quantizations
-
-
 def fp8_capability(has: SupportTable, checkpoint: Checkpoint) -> tuple[int, int] | None:
     """From where on FP8 weights are read, below Ada unpacked by Marlin's kernels; None: not at all."""
     method = _method(checkpoint)
     plain, lowest = has.capability("fp8"), has.capability(method)
-    if plain is None or lowest is None or _is_deprecated(has, method):
+    if plain is None or lowest is None or method in has.deprecated_quantizations:
         return None
     return max(plain, lowest)
 
