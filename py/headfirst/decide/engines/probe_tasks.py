@@ -19,6 +19,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -242,12 +243,10 @@ def _sentence(error: BaseException) -> str:
 
 def assertion(error: BaseException) -> str:
     """The assertion that failed, and where; "" for another error."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    if frame is None:
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
         return ""
-    path = Path(frame.tb_frame.f_code.co_filename)
+    path, line = Path(frames[-1].filename), frames[-1].lineno or 0
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError):
@@ -255,11 +254,11 @@ def assertion(error: BaseException) -> str:
     asserted = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assert) and node.lineno <= frame.tb_lineno <= (node.end_lineno or 0)
+        if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or 0)
     ]
     if not asserted:
         return ""
-    return f"{ast.unparse(asserted[-1].test)} is not so ({path.name}, line {frame.tb_lineno})"
+    return f"{ast.unparse(asserted[-1].test)} is not so ({path.name}, line {line})"
 
 
 def plain(text: str) -> str:

@@ -7,6 +7,7 @@ request), platforms/interface.py (_align_hybrid_block_size), layers/mamba/mamba_
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -80,17 +81,10 @@ class Blocks:
         share = count / self.of_request(longest)
         return CacheRoom(
             tokens=int(share * longest),
-            longest=self._longest(count - 1, longest),
+            # The pool keeps one block.
+            longest=bisect_right(range(1, longest + 1), count - 1, key=self.of_request),
             requests=count if self.states else None,
         )
-
-    def _longest(self, count: int, at_most: int) -> int:
-        """Tokens of the longest request that takes no more than `count` blocks; the pool keeps one."""
-        low, high = 0, at_most
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.of_request(middle) <= count else (low, middle - 1)
-        return low
 
 
 def blocks(
