@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,26 @@ class BareNodes:
     @property
     def login(self) -> str:
         return LOGIN.format(access=self.access)
+
+    def container(self, number: int) -> str:
+        """Of the node with this number, from 1."""
+        return self.described.container_name(self.described.nodes[number - 1])
+
+    def run(self, number: int, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a line of bash as root on a node."""
+        argv = ["docker", "exec", self.container(number), "bash", "-c", command]
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    def two_hosts(self, folder: Path, more: str = "", head: str = "", worker: str = "") -> Path:
+        """An inventory of the first two nodes without GPUs; `head` and `worker` end their lines."""
+        path = folder / "mine.ini"
+        path.write_text(
+            f"[head]\nnode1 ansible_host={self.addresses[0]} {head}\n\n"
+            f"[workers]\nnode2 ansible_host={self.addresses[1]} {worker}\n\n"
+            "[all:vars]\nengine_device=cpu\nmodel_source=huggingface\nmodel=Qwen/Qwen3-0.6B\n"
+            f"{self.login}\n{more}\n"
+        )
+        return path
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from ansible.plugins.loader import init_plugin_loader
-from readme_lab import Service, bring_up, deploy
+from readme_lab import Service, bring_up, succeeds
 
 # Ansible finds this collection as it does in a run, before tests import it.
 init_plugin_loader()
@@ -27,14 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def readme_nodes() -> Iterator[None]:
     """The README's lab is removed: first what an interrupted run left, and everything in the end."""
-    _remove_nodes()
+    succeeds("lab", "down")
     yield
-    _remove_nodes()
-
-
-def _remove_nodes() -> None:
-    done = deploy("lab", "down")
-    assert done.returncode == 0, done.stderr
+    succeeds("lab", "down")
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 ROOT = Path(__file__).resolve().parents[1]
 INVENTORY = ROOT / "inventories" / "lab.ini"
+# Settings of a lab whose engine serves a small model.
+SMALL = """\
+lab=true
+nic=eth0
+engine_device=cpu
+engine_image_source=build
+shm_size=64m
+ready_timeout=900
+webui_image_source=build
+"""
 
 
 @dataclass(frozen=True)
@@ -35,27 +47,50 @@ def deploy(
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def succeeds(*words: str, inventory: Path = INVENTORY, options: Sequence[str] = ()) -> str:
+    """Run the command, which must end well; what it printed."""
+    done = deploy(*words, inventory=inventory, options=options)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    return done.stdout
+
+
+def summary_of(*words: str, inventory: Path = INVENTORY, options: Sequence[str] = ()) -> dict[str, Any]:
+    """What a run that ends well reports in the end, with --json."""
+    printed = succeeds(*words, inventory=inventory, options=["--json", *options])
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    return found
+
+
+@contextmanager
+def own_lab(path: Path, text: str) -> Iterator[Path]:
+    """An inventory at `path` whose lab is removed in the end, whatever tests have made of the file."""
+    path.write_text(text)
+    try:
+        yield path
+    finally:
+        path.write_text(text)
+        succeeds("lab", "down", inventory=path)
+
+
 def bring_up(*options: str, inventory: Path = INVENTORY) -> Service:
     """Run `deploy up`; nothing is changed where the service already runs as planned."""
-    done = deploy("up", inventory=inventory, options=["--json", *options])
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    summary = json.loads(done.stdout.splitlines()[-1])
-    secrets = json.loads(Path(summary["credentials"]).read_text())
-    served = summary["services"][0]
+    found = summary_of("up", inventory=inventory, options=options)
+    secrets = json.loads(Path(found["credentials"]).read_text())
+    served = found["services"][0]
     return Service(
-        url=summary["chat_page"],
+        url=found["chat_page"],
         api=served["api"][0].removesuffix("/v1"),
         api_key=secrets["engine_api_key"],
         model=served["model"],
         email=secrets["webui_admin_email"],
         password=secrets["webui_admin_password"],
-        changed=summary["changed"],
+        changed=found["changed"],
     )
 
 
-def hello(api: str, key: str, model: str = "headfirst-demo") -> str:
-    """What the model at `api` answers to "Hello!"."""
-    body = {"model": model, "messages": [{"role": "user", "content": "Hello!"}], "temperature": 0}
+def hello(api: str, key: str, model: str = "headfirst-demo", text: str = "Hello!") -> str:
+    """What the model at `api` answers."""
+    body = {"model": model, "messages": [{"role": "user", "content": text}], "temperature": 0}
     headers = {"Authorization": f"Bearer {key}"}
     response = httpx.post(
         f"{api}/v1/chat/completions", json=body, headers=headers, timeout=120, trust_env=False

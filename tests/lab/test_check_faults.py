@@ -12,25 +12,11 @@ from pathlib import Path
 import pytest
 from bare_nodes import BareNodes, bare_nodes
 from headfirst.decide.cluster.settings import ServiceSettings
-from readme_lab import deploy
+from readme_lab import deploy, succeeds
 
 SETTINGS = ServiceSettings()
 pytestmark = pytest.mark.lab
 
-INVENTORY = """\
-[head]
-node1 ansible_host={head} {head_more}
-
-[workers]
-node2 ansible_host={worker} {worker_more}
-
-[all:vars]
-engine_device=cpu
-model_source=huggingface
-model=Qwen/Qwen3-0.6B
-{login}
-{more}
-"""
 # Fixture: a Python whose clock is 90 s behind, for one process; the kernel's clock is this machine's too.
 LATE_PYTHON = """\
 mkdir -p /opt/late
@@ -77,15 +63,6 @@ def firewall(node: str, rule: str) -> Iterator[None]:
         subprocess.run([*iptables, "--delete", "INPUT", *rule.split()], check=True)
 
 
-def write(nodes: BareNodes, folder: Path, more: str = "", head_more: str = "", worker_more: str = "") -> Path:
-    head, worker = nodes.addresses
-    text = INVENTORY.format(
-        head=head, worker=worker, login=nodes.login, more=more, head_more=head_more, worker_more=worker_more
-    )
-    (folder / "mine.ini").write_text(text)
-    return folder / "mine.ini"
-
-
 def check(inventory: Path) -> tuple[int, set[tuple[str, str]], str]:
     """Exit code, (host, rule) of each finding, and all that they say; not that nodes are containers."""
     done = deploy("check", inventory=inventory, options=["--json"])
@@ -101,7 +78,7 @@ def check(inventory: Path) -> tuple[int, set[tuple[str, str]], str]:
 def test_a_firewall_between_two_nodes(nodes: BareNodes, tmp_path: Path) -> None:
     head, worker = nodes.addresses
     with firewall("node2", f"--protocol tcp --syn --source {head} ! --dport 22 --jump DROP"):
-        code, found, said = check(write(nodes, tmp_path))
+        code, found, said = check(nodes.two_hosts(tmp_path))
     assert (code, found) == (3, {("node1", "firewall")})
     assert f"{worker} answers, but not at port {SETTINGS.dist_port}" in said
 
@@ -109,14 +86,14 @@ def test_a_firewall_between_two_nodes(nodes: BareNodes, tmp_path: Path) -> None:
 def test_a_node_that_is_cut_off_from_the_other(nodes: BareNodes, tmp_path: Path) -> None:
     head, worker = nodes.addresses
     with firewall("node1", f"--source {worker} --jump DROP"):
-        code, found, said = check(write(nodes, tmp_path))
+        code, found, said = check(nodes.two_hosts(tmp_path))
     assert (code, found) == (3, {("node1", "peer"), ("node2", "peer")})
     assert f"node2: no answer from its peer {head}" in said
 
 
 def test_different_mtus(nodes: BareNodes, tmp_path: Path) -> None:
     with broken("node2", "ip link set dev eth0 mtu 1400", "ip link set dev eth0 mtu 1500"):
-        code, found, said = check(write(nodes, tmp_path))
+        code, found, said = check(nodes.two_hosts(tmp_path))
     assert (code, found) == (3, {("node2", "mtu-differs")})
     assert "1400" in said and "1500" in said
 
@@ -132,12 +109,11 @@ def wrong_interface_first(nodes: BareNodes) -> Iterator[None]:
 def test_a_wrong_interface_first_in_the_list(
     nodes: BareNodes, tmp_path: Path, wrong_interface_first: None
 ) -> None:
-    plan = deploy("plan", inventory=write(nodes, tmp_path), options=["--probe", "--json"])
-    assert plan.returncode == 0, plan.stderr
-    found = json.loads(plan.stdout)["services"][0]["replicas"][0]["nodes"]
+    plan = succeeds("plan", inventory=nodes.two_hosts(tmp_path), options=["--probe", "--json"])
+    found = json.loads(plan)["services"][0]["replicas"][0]["nodes"]
     assert [node["network"]["nic"] for node in found] == ["eth0", "eth0"]
 
-    code, found, said = check(write(nodes, tmp_path, head_more="nic=eth0", worker_more="nic=aaa0"))
+    code, found, said = check(nodes.two_hosts(tmp_path, head="nic=eth0", worker="nic=aaa0"))
     assert (code, found) == (1, {("node2", "nic-address")})
     assert "is on eth0, and the ranks are configured to use aaa0" in said
 
@@ -145,7 +121,7 @@ def test_a_wrong_interface_first_in_the_list(
 def test_an_interface_that_only_one_node_has(
     nodes: BareNodes, tmp_path: Path, wrong_interface_first: None
 ) -> None:
-    code, found, said = check(write(nodes, tmp_path, "nic=aaa0"))
+    code, found, said = check(nodes.two_hosts(tmp_path, "nic=aaa0"))
     assert (code, found) == (3, {("node1", "nic-name"), ("node2", "nic-address")})
     assert "node1: there is no interface aaa0" in said
 
@@ -163,7 +139,7 @@ def test_what_is_wrong_with_a_node_alone(nodes: BareNodes, tmp_path: Path) -> No
         ),
         broken("node2", "mkdir -p /small && mount -t tmpfs -o size=1m tmpfs /small", "umount /small"),
     ):
-        code, found, said = check(write(nodes, tmp_path, "weights_dir=/small", worker_more=ANSIBLE_PYTHON))
+        code, found, said = check(nodes.two_hosts(tmp_path, "weights_dir=/small", worker=ANSIBLE_PYTHON))
     assert (code, found) == (3, {("node1", "port"), ("node2", "clock"), ("node2", "disk")}), said
     assert f"port {SETTINGS.engine_port} is in use by python3" in said
     assert re.search(r"\b(?:8\d|90) s behind", said), said
@@ -171,4 +147,4 @@ def test_what_is_wrong_with_a_node_alone(nodes: BareNodes, tmp_path: Path) -> No
 
 
 def test_nothing_is_wrong_any_more(nodes: BareNodes, tmp_path: Path) -> None:
-    assert check(write(nodes, tmp_path)) == (1, set(), "")
+    assert check(nodes.two_hosts(tmp_path)) == (1, set(), "")

@@ -16,21 +16,6 @@ from readme_lab import deploy
 PORT = ServiceSettings().engine_port
 pytestmark = pytest.mark.lab
 
-INVENTORY = """\
-[head]
-node1 ansible_host={head}
-
-[workers]
-node2 ansible_host={worker}
-
-[all:vars]
-engine_device=cpu
-model_source=huggingface
-model=Qwen/Qwen3-0.6B
-{login}
-{more}
-"""
-
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareNodes]:
@@ -42,22 +27,16 @@ def on_node(node: str, command: str) -> None:
     subprocess.run(["docker", "exec", f"headfirst-test-mistakes-{node}", "sh", "-c", command], check=True)
 
 
-def refusal(nodes: BareNodes, folder: Path, more: str = "", worker: str | None = None, code: int = 3) -> str:
+def refusal(nodes: BareNodes, folder: Path, more: str = "", worker: str = "", code: int = 3) -> str:
     """What `deploy check` says, on one line."""
-    inventory = folder / "mine.ini"
-    head, second = nodes.addresses
-    inventory.write_text(INVENTORY.format(head=head, worker=worker or second, login=nodes.login, more=more))
-    done = deploy("check", inventory=inventory, options=["--plain"])
+    done = deploy("check", inventory=nodes.two_hosts(folder, more, worker=worker), options=["--plain"])
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return " ".join(done.stderr.split())
 
 
 def test_hosts_that_are_ready(nodes: BareNodes, tmp_path: Path) -> None:
-    inventory = tmp_path / "mine.ini"
-    head, worker = nodes.addresses
-    inventory.write_text(INVENTORY.format(head=head, worker=worker, login=nodes.login, more=""))
-    done = deploy("check", inventory=inventory, options=["--plain"])
+    done = deploy("check", inventory=nodes.two_hosts(tmp_path), options=["--plain"])
     # With the warning that a node is a container, whose ranks' ports no rule by cgroup can close.
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Ready." in done.stdout
@@ -65,7 +44,7 @@ def test_hosts_that_are_ready(nodes: BareNodes, tmp_path: Path) -> None:
 
 
 def test_a_node_that_does_not_answer(nodes: BareNodes, tmp_path: Path) -> None:
-    said = refusal(nodes, tmp_path, worker="10.213.97.99")
+    said = refusal(nodes, tmp_path, worker="ansible_host=10.213.97.99")
     assert "node2" in said
     assert "10.213.97.99" in said
 

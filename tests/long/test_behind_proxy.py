@@ -97,8 +97,7 @@ class Campus:
         return subprocess.run(argv, env=os.environ | variables, capture_output=True, text=True, check=False)
 
     def run(self, node: str, command: str) -> subprocess.CompletedProcess[str]:
-        argv = ["docker", "exec", f"headfirst-{NAME}-{node}", "bash", "-c", command]
-        return subprocess.run(argv, capture_output=True, text=True, check=False)
+        return self.nodes.run(int(node[-1]), command)
 
     @property
     def requests(self) -> list[tuple[str, str]]:

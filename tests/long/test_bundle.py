@@ -76,19 +76,15 @@ class Closed:
     nodes: BareNodes
     shared: Path
 
-    def run(self, node: int, command: str) -> subprocess.CompletedProcess[str]:
-        argv = ["docker", "exec", f"headfirst-{NAME}-node{node}", "bash", "-c", command]
-        return subprocess.run(argv, capture_output=True, text=True, check=False)
-
     def output(self, node: int, command: str) -> str:
-        done = self.run(node, command)
+        done = self.nodes.run(node, command)
         assert done.returncode == 0, f"node{node}: {command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         return done.stdout.strip()
 
     def deploy(self, *words: str) -> subprocess.CompletedProcess[str]:
         """The command on the controller, as in the documentation."""
         sources = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/root/controller"
-        return self.run(3, f"cd /root/headfirst && {sources} ./deploy {' '.join(words)}")
+        return self.nodes.run(3, f"cd /root/headfirst && {sources} ./deploy {' '.join(words)}")
 
 
 @pytest.fixture(scope="module")
@@ -141,10 +137,10 @@ def test_a_bundle_that_is_there_and_whole_is_kept(made: Path) -> None:
 
 def test_the_nodes_have_no_way_out(closed: Closed) -> None:
     for node in (1, 2, 3):
-        assert closed.run(node, "ip route get 192.0.2.1").returncode != 0
+        assert closed.nodes.run(node, "ip route get 192.0.2.1").returncode != 0
     once = "-o Acquire::Retries=0 -o Acquire::http::Timeout=5 --error-on=any"
-    assert closed.run(1, f"apt-get {once} update").returncode != 0
-    assert closed.run(3, "ping -c 1 -W 5 " + f"{NETWORK}.11").returncode == 0
+    assert closed.nodes.run(1, f"apt-get {once} update").returncode != 0
+    assert closed.nodes.run(3, "ping -c 1 -W 5 " + f"{NETWORK}.11").returncode == 0
 
 
 def test_the_controller_is_set_up_from_the_bundle(closed: Closed) -> None:
@@ -165,8 +161,8 @@ def test_a_changed_byte_is_found_before_anything_is_installed(closed: Closed) ->
     changed.unlink()
     assert done.returncode == 1 and "its hash is another one" in done.stderr, done.stdout + done.stderr
     for node in (1, 2):
-        assert closed.run(node, "test -e /var/lib/headfirst -o -e /etc/headfirst").returncode != 0
-        assert closed.run(node, "dpkg-query --show docker.io").returncode != 0
+        assert closed.nodes.run(node, "test -e /var/lib/headfirst -o -e /etc/headfirst").returncode != 0
+        assert closed.nodes.run(node, "dpkg-query --show docker.io").returncode != 0
 
 
 def test_a_plan_of_another_engine_is_refused(closed: Closed) -> None:
