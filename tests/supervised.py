@@ -30,7 +30,7 @@ HANG_S = 12
 LIMIT_S = 120
 """How long anything may take; benchmarks/recovery.py measures how long it takes."""
 
-SITE = """\
+WITH_IMAGE = """\
 - hosts: all
   become: true
   gather_facts: false
@@ -38,9 +38,14 @@ SITE = """\
     - ansible.builtin.include_role: {name: headfirst.serving.docker_engine}
     - ansible.builtin.command: docker import /srv/headfirst/image.tar headfirst/stand-in:1
       changed_when: true
+"""
+SITE = (
+    WITH_IMAGE
+    + """\
     - ansible.builtin.include_role: {name: headfirst.serving.node_tools}
     - ansible.builtin.include_role: {name: headfirst.serving.supervisor}
 """
+)
 
 PLAY = """\
 - hosts: ranks
@@ -65,18 +70,9 @@ STANDBY = """\
 
 def command(rank: str, head: str) -> list[str]:
     """What the container of a rank runs."""
-    line = ["python3", "/srv/headfirst/stand_in_engine.py", "--rank", rank, "--ranks", "2"]
-    return [
-        *line,
-        "--head",
-        head,
-        "--port",
-        str(PORT),
-        "--says",
-        "one",
-        "--config",
-        "/etc/headfirst/engine.yaml",
-    ]
+    program = ["python3", "/srv/headfirst/stand_in_engine.py", "--rank", rank, "--ranks", "2"]
+    meeting = ["--head", head, "--port", str(PORT)]
+    return [*program, *meeting, "--says", "one", "--config", "/etc/headfirst/engine.yaml"]
 
 
 def variables(wheel: Path, members: list[str]) -> dict[str, Any]:
@@ -100,51 +96,59 @@ def variables(wheel: Path, members: list[str]) -> dict[str, Any]:
             "image": "headfirst/stand-in:1",
             "command": command("{{ rank | string }}", ADDRESSES[0]),
             "network_mode": "host",
-            "volumes": "{{ "
-            + json.dumps(VOLUMES)
-            + " + ("
-            + json.dumps(CONFIG)
-            + " if rank == 0 else []) }}",
+            "volumes": f"{{{{ {json.dumps(VOLUMES)} + ({json.dumps(CONFIG)} if rank == 0 else []) }}}}",
         },
     }
 
 
-class Replica:
-    """Two ranks of the stand-in on two nodes, watched by their supervisors."""
+class StandIns:
+    """Ranks of the stand-in on nodes, with playbooks by name; Ansible alone changes them."""
 
-    def __init__(self, nodes: BareNodes, folder: Path) -> None:
+    def __init__(self, nodes: BareNodes, folder: Path, **playbooks: str) -> None:
         self.nodes, self.folder = nodes, folder
         rows = [f"node{n + 1} ansible_host={a} rank={n}" for n, a in enumerate(nodes.addresses)]
         more = f"[all:vars]\nansible_python_interpreter=/usr/bin/python3\n{nodes.login}"
         (folder / "hosts.ini").write_text("\n".join(["[all]", *rows, "[ranks]", "node1", "node2", more]))
-        for name, text in (("play", PLAY), ("site", SITE), ("standby", STANDBY)):
+        for name, text in playbooks.items():
             (folder / f"{name}.yml").write_text(text)
+        shared = nodes.described.shared_dir
+        write_image(shared / "image.tar")
+        program = Path(__file__).with_name("stand_in_engine.py")
+        (shared / program.name).write_bytes(program.read_bytes())
+
+    def play(self, playbook: str, *options: str) -> subprocess.CompletedProcess[str]:
+        argv = [str(BIN / "ansible-playbook"), "-i", "hosts.ini", playbook, *options]
+        env = os.environ | {"ANSIBLE_NOCOLOR": "1"}
+        return subprocess.run(argv, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+
+    def on(self, node: int, command: str) -> str:
+        done = self.nodes.run(node, command)
+        return done.stdout.strip() + done.stderr.strip()
+
+    def answer(self, key: str, head: str = "", seconds: float = 10) -> str:
+        url = f"http://{head or self.nodes.addresses[0]}:{PORT}/v1/chat/completions"
+        request = urllib.request.Request(url, b"{}", {"Authorization": f"Bearer {key}"})
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=seconds) as response:
+            return str(json.load(response)["choices"][0]["message"]["content"])
+
+
+class Replica(StandIns):
+    """Two ranks of the stand-in on two nodes, watched by their supervisors."""
+
+    def __init__(self, nodes: BareNodes, folder: Path) -> None:
+        super().__init__(nodes, folder, play=PLAY, site=SITE, standby=STANDBY)
         given = variables(build_node_wheel(folder), nodes.addresses)
         (folder / "vars.json").write_text(json.dumps(given))
 
     def ansible(self, playbook: str, *options: str) -> str:
-        argv = [str(BIN / "ansible-playbook"), "-i", "hosts.ini", "-e", "@vars.json", playbook, *options]
-        env = os.environ | {"ANSIBLE_NOCOLOR": "1"}
-        done = subprocess.run(argv, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+        done = self.play(playbook, "-e", "@vars.json", *options)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr
         return done.stdout
 
-    def on(self, node: int, command: str) -> str:
-        argv = ["docker", "exec", self.container(node), "sh", "-c", command]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        return done.stdout.strip() + done.stderr.strip()
-
-    def container(self, node: int) -> str:
-        return self.nodes.described.container_name(self.nodes.described.nodes[node - 1])
-
     def answers(self, head: str = ADDRESSES[0]) -> bool:
-        request = urllib.request.Request(
-            f"http://{head}:{PORT}/v1/chat/completions", b"{}", {"Authorization": "Bearer sk-one"}
-        )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(request, timeout=3) as response:
-                return bool(json.load(response)["choices"][0]["message"]["content"] == "one")
+            return self.answer("sk-one", head, seconds=3) == "one"
         except OSError:
             return False
 
@@ -188,9 +192,6 @@ def wait(condition: Callable[[], bool], seconds: float, what: str) -> float:
 def supervised_replica(folder: Path, spares: int = 0) -> Iterator[Replica]:
     """The replica, which serves; its nodes, and more that run nothing, are removed at the end."""
     with bare_nodes("test-supervisor", "10.213.96", 2 + spares, folder) as nodes:
-        write_image(nodes.described.shared_dir / "image.tar")
-        program = Path(__file__).with_name("stand_in_engine.py")
-        (nodes.described.shared_dir / program.name).write_bytes(program.read_bytes())
         replica = Replica(nodes, folder)
         replica.ansible("site.yml")
         replica.ansible("play.yml")

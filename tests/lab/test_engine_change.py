@@ -6,34 +6,16 @@ import json
 import os
 import re
 import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from bare_nodes import BareNodes, bare_nodes
-from headfirst.decide.cluster.settings import ServiceSettings
-from stand_in_image import write_image
+from bare_nodes import bare_nodes
+from supervised import BIN, NAME, PORT, WITH_IMAGE, StandIns
 
 pytestmark = pytest.mark.lab
-BIN = Path(sys.executable).parent
-IMAGE = "headfirst/stand-in:1"
-NAME = "headfirst-engine"
 HEAD = "10.213.97.11"
-PORT = ServiceSettings().engine_port
-
-SITE = """\
-- hosts: all
-  become: true
-  gather_facts: false
-  tasks:
-    - ansible.builtin.include_role: {name: headfirst.serving.docker_engine}
-    - ansible.builtin.command: docker import /srv/headfirst/image.tar headfirst/stand-in:1
-      changed_when: true
-"""
 
 PLAY = """\
 - hosts: "{{ ranks | default('all') }}"
@@ -70,25 +52,12 @@ PLAY = """\
 """.replace("HEAD", HEAD).replace("PORT", str(PORT))
 
 
-class Service:
+class Service(StandIns):
     """Two ranks of the stand-in on two nodes, changed with Ansible alone."""
-
-    def __init__(self, nodes: BareNodes, folder: Path) -> None:
-        self.nodes, self.folder = nodes, folder
-        rows = [f"node{i} ansible_host={a} rank={i - 1}" for i, a in enumerate(nodes.addresses, start=1)]
-        more = f"[all:vars]\nansible_python_interpreter=/usr/bin/python3\n{nodes.login}"
-        (folder / "hosts.ini").write_text("\n".join(["[all]", *rows, more]))
-        (folder / "play.yml").write_text(PLAY)
-        (folder / "site.yml").write_text(SITE)
-
-    def ansible(self, playbook: str, *options: str) -> subprocess.CompletedProcess[str]:
-        command = [str(BIN / "ansible-playbook"), "-i", "hosts.ini", playbook, *options]
-        env = os.environ | {"ANSIBLE_NOCOLOR": "1"}
-        return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
 
     def apply(self, *options: str, **variables: Any) -> subprocess.CompletedProcess[str]:
         given = {"says": "one", "key": "sk-one", **variables}
-        return self.ansible("play.yml", "-e", json.dumps(given), *options)
+        return self.play("play.yml", "-e", json.dumps(given), *options)
 
     def works(self, **variables: Any) -> str:
         done = self.apply(**variables)
@@ -99,20 +68,6 @@ class Service:
         done = self.apply(**variables)
         assert done.returncode != 0, done.stdout[-4000:]
         return done.stdout
-
-    def on(self, node: int, command: str) -> str:
-        lab = self.nodes.described
-        argv = ["docker", "exec", lab.container_name(lab.nodes[node - 1]), "sh", "-c", command]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        return done.stdout.strip() + done.stderr.strip()
-
-    def answer(self, key: str) -> str:
-        request = urllib.request.Request(
-            f"http://{HEAD}:{PORT}/v1/chat/completions", b"{}", {"Authorization": f"Bearer {key}"}
-        )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=10) as response:
-            return str(json.load(response)["choices"][0]["message"]["content"])
 
     def inspect(self, node: int, what: str, name: str = NAME) -> str:
         return self.on(node, f"docker inspect --format '{what}' {name}")
@@ -125,11 +80,8 @@ class Service:
 def lab_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("change")
     with bare_nodes("test-change", "10.213.97", 2, folder) as nodes:
-        write_image(nodes.described.shared_dir / "image.tar")
-        program = Path(__file__).parents[1] / "stand_in_engine.py"
-        (nodes.described.shared_dir / program.name).write_bytes(program.read_bytes())
-        service = Service(nodes, folder)
-        done = service.ansible("site.yml")
+        service = Service(nodes, folder, play=PLAY, site=WITH_IMAGE)
+        done = service.play("site.yml")
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr
         yield service
 

@@ -60,7 +60,7 @@ def test_it_comes_back_after_docker_was_restarted(replica: Replica) -> None:
 @pytest.mark.parametrize("node", NODES)
 def test_it_comes_back_after_a_node_was_rebooted(replica: Replica, node: int) -> None:
     before = replica.starts()
-    subprocess.run(["docker", "restart", "--time", "2", replica.container(node)], check=True)
+    subprocess.run(["docker", "restart", "--time", "2", replica.nodes.container(node)], check=True)
     comes_back(replica, before)
 
 

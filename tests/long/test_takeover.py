@@ -90,7 +90,7 @@ def ranks(replica: Replica) -> list[str]:
 
 def power(replica: Replica, node: int, what: str) -> None:
     options = ["--time", "1"] if what == "stop" else []
-    argv = ["docker", what, *options, replica.container(node)]
+    argv = ["docker", what, *options, replica.nodes.container(node)]
     subprocess.run(argv, check=True, stdout=subprocess.PIPE)
 
 

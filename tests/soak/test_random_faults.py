@@ -51,7 +51,7 @@ def cut(node: int) -> str:
 
 
 def reboot(replica: Replica, node: int) -> None:
-    argv = ["docker", "restart", "--time", "2", replica.container(node)]
+    argv = ["docker", "restart", "--time", "2", replica.nodes.container(node)]
     subprocess.run(argv, check=True, stdout=subprocess.PIPE)
 
 
@@ -178,7 +178,7 @@ def test_load_a_busy_node_and_lost_packets_restart_nothing(replica: Replica) -> 
     wait(lambda: replica.answers() and replica.phase() == "serving", RECOVERS_S, "the replica does not serve")
     before = replica.starts()
     # Half a processor is all that the node has, and four programs take it.
-    processors = ["docker", "update", "--cpus", "0.5", replica.container(2)]
+    processors = ["docker", "update", "--cpus", "0.5", replica.nodes.container(2)]
     subprocess.run(processors, check=True, stdout=subprocess.PIPE)
     replica.on(2, "for i in 1 2 3 4; do setsid sh -c 'while :; do :; done' & echo $! >>/run/busy; done")
     end = time.monotonic() + MINUTES * 60
