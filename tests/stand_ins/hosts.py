@@ -61,18 +61,8 @@ class StandIns:
         self._write_model()
         self.inventory.write_text(self._inventory())
         # With the test that made it the world ends, too.
-        argv = [
-            "setpriv",
-            "--pdeathsig",
-            "KILL",
-            "unshare",
-            "--net",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-        ]
+        argv = ["setpriv", "--pdeathsig", "KILL"]
+        argv += ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         path = f"{WORLD.parents[1]}{os.pathsep}{WORLD.parents[2] / 'py'}"
         self._world = subprocess.Popen(
             [*argv, sys.executable, str(WORLD), str(self.folder), str(self.count)],
@@ -93,6 +83,14 @@ class StandIns:
     def command(self, *argv: str) -> list[str]:
         """A command line that runs `argv` where the hosts can be reached."""
         return ["nsenter", f"--net=/proc/{self._world.pid}/ns/net", *argv]
+
+    def deploy(self, verb: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """`deploy` on the hosts, where a login may open 1024 files as on most machines."""
+        program = str(Path(sys.executable).with_name("deploy"))
+        command = ["prlimit", "--nofile=1024:4096", program, verb, str(self.inventory), *options]
+        return subprocess.run(
+            self.command(*command), env=self.environment, capture_output=True, text=True, check=False
+        )
 
     def _write_model(self) -> None:
         model = self.folder / "model"
