@@ -18,7 +18,7 @@ from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.decide import engines
 from headfirst.decide.cluster.settings import ClusterSettings
 from playwright.sync_api import Page, expect
-from readme_lab import INVENTORY, Service, deploy, on_node
+from readme_lab import INVENTORY, Service, deploy, on_node, succeeds
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 PORT = ClusterSettings().prometheus_port
@@ -103,9 +103,7 @@ def test_the_engine_publishes_every_name_of_the_contract(service: Service, busy:
 
 
 def test_status_reads_the_same_figures(busy: None) -> None:
-    done = deploy("status", options=["--json"])
-    assert done.returncode == 0, done.stdout + done.stderr
-    load = json.loads(done.stdout)["replicas"][0]["engine"]["load"]
+    load = json.loads(succeeds("status", options=["--json"]))["replicas"][0]["engine"]["load"]
     assert load["running"] >= 0
     assert 0 <= load["cache_usage"] <= 1
     assert "tokens/s generated" in deploy("status").stdout

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from headfirst.decide.cluster.settings import ServiceSettings
-from readme_lab import INVENTORY, Service, bring_up, deploy, on_node, running, started
+from readme_lab import INVENTORY, Service, bring_up, deploy, on_node, running, started, succeeds
 
 pytestmark = pytest.mark.lab
 NODES = ("node1", "node2")
@@ -48,9 +48,7 @@ def diagnosis() -> dict[str, Any]:
 
 
 def test_nothing_is_wrong(service: Service) -> None:
-    done = deploy("diagnose")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Nothing is wrong" in done.stdout
+    assert "Nothing is wrong" in succeeds("diagnose")
 
 
 def test_a_second_up_restarts_nothing(service: Service) -> None:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from headfirst.control import demo
 from headfirst.decide.cluster.settings import ServiceSettings
-from readme_lab import Service, deploy, on_node
+from readme_lab import SMALL, Service, deploy, on_node, summary_of
 
 PORT = ServiceSettings().router_port
 
@@ -44,20 +44,13 @@ model=headfirst-demo-embedding
 task=embedding
 
 """
-ALL = """\
+ALL = f"""\
 [all:vars]
 cluster_name=lab
-lab=true
 lab_subnet=10.213.0.0/24
 lab_memory=5g
-nic=eth0
-engine_device=cpu
-engine_image_source=build
-shm_size=64m
-ready_timeout=600
-webui_image_source=build
 router_image_source=build
-"""
+{SMALL}"""
 
 
 ROUTER = f"http://10.213.0.11:{PORT}"
@@ -86,10 +79,7 @@ def summary(inventory: Path) -> dict[str, Any]:
 
 
 def up(inventory: Path, *options: str) -> dict[str, Any]:
-    done = deploy("up", inventory=inventory, options=["--json", *options])
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return summary_of("up", inventory=inventory, options=options)
 
 
 def containers(node: str) -> list[str]:
@@ -245,9 +235,7 @@ def test_one_service_stops_and_starts_while_the_other_serves(
     summary: dict[str, Any], inventory: Path
 ) -> None:
     before = started()
-    done = deploy("down", inventory=inventory, options=["--service", "embedding", "--json"])
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    stopped = json.loads(done.stdout.splitlines()[-1])
+    stopped = summary_of("down", inventory=inventory, options=["--service", "embedding"])
     assert (stopped["service"], stopped["kept"]) == ("embedding", [])
     assert containers("node2") == ["headfirst-engine-chat-1"]
     assert on_node("node2", "ls /etc/headfirst/*.yaml").split() == ["/etc/headfirst/engine-chat-1.yaml"]

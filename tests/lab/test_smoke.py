@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.control.bench.result import read
-from readme_lab import Service, deploy
+from readme_lab import Service, deploy, succeeds
 
 pytestmark = pytest.mark.lab
 
@@ -46,8 +46,7 @@ def test_the_service_is_measured_at_two_loads(service: Service, tmp_path: Path) 
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(f'{{"prompt": "Number {n}", "max_tokens": 8}}\n' for n in range(8)))
     options = ["--dataset", str(prompts), "--concurrency", "1,4", "--requests", "8", "--warmup", "1"]
-    done = deploy("bench", options=[*options, "-o", str(tmp_path / "run"), "--json"])
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    succeeds("bench", options=[*options, "-o", str(tmp_path / "run"), "--json"])
     result = read(tmp_path / "run")
     assert [(point.requests, point.failed, point.answer_tokens) for point in result.points] == [(8, 0, 8)] * 2
     assert "--model-path" in result.subject.arguments
