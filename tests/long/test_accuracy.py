@@ -15,7 +15,7 @@ from headfirst.control.accuracy.result import Accuracy, ExamAnswer, Setup
 from headfirst.control.bench.result import BenchSubject
 from headfirst.control.evalscope import environment, process
 from openai_server import KEY, MODEL, serving
-from readme_lab import INVENTORY, Service, deploy, on_node
+from readme_lab import INVENTORY, Service, deploy, on_node, succeeds
 
 pytestmark = pytest.mark.lab
 PROMPTS = list(demo.answers())[::8]
@@ -87,9 +87,9 @@ def test_the_converted_model_answers_as_the_stored_one(
     service: Service, stored: dict[str, str], data: Path, tmp_path: Path
 ) -> None:
     before = record(stored, data, tmp_path)
-    done = deploy("test", options=["--accuracy", str(data), "--compare", str(before), "--json"])
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    summary = json.loads(done.stdout)
+    summary = json.loads(
+        succeeds("test", options=["--accuracy", str(data), "--compare", str(before), "--json"])
+    )
     compared = summary["compared"]
     assert (compared["questions"], compared["equal"]) == (len(PROMPTS), len(PROMPTS)), compared
     assert (compared["verdict"], compared["lost"], compared["gained"]) == ("no difference", [], [])

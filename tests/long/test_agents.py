@@ -23,7 +23,7 @@ import httpx
 import pytest
 from documented import ROOT, section
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, share_dir
-from readme_lab import Service, bring_up, deploy
+from readme_lab import SMALL, Service, bring_up, deploy, own_lab, succeeds
 
 pytestmark = pytest.mark.lab
 PAGE = ROOT / "docs" / "how-to" / "coding-agents.md"
@@ -34,37 +34,27 @@ node1 ansible_host=10.213.92.11
 
 [all:vars]
 cluster_name=agents
-lab=true
 lab_subnet=10.213.92.0/24
 lab_memory=5g
-nic=eth0
-engine_device=cpu
-engine_image_source=build
 engine_args=--dtype float32 --context-length 65536 --max-total-tokens 65536 --chunked-prefill-size -1
 model_source=path
 weights_shared=stage
 model={NODE_SHARE / MODEL}
 served_model_name=my-model
-shm_size=64m
-ready_timeout=900
-webui_image_source=build
-"""
+{SMALL}"""
 LONGEST_S = 600
 
 
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("agents") / "agents.ini"
-    path.write_text(INVENTORY)
     shared = share_dir() / MODEL
     shutil.rmtree(shared, ignore_errors=True)
     shutil.copytree(agents_site.small_model(), shared)
     try:
-        yield path
+        with own_lab(tmp_path_factory.mktemp("agents") / "agents.ini", INVENTORY) as path:
+            yield path
     finally:
-        done = deploy("lab", "down", inventory=path)
         shutil.rmtree(shared)
-        assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +119,7 @@ def text(heading: str, language: str) -> str:
 
 
 def test_the_plan_has_the_parsers(service: Service, inventory: Path) -> None:
-    plan = json.loads(deploy("plan", inventory=inventory, options=["--json"]).stdout)
+    plan = json.loads(succeeds("plan", inventory=inventory, options=["--json"]))
     found = plan["services"][0]["capabilities"]
     assert (found["tools"], found["reasoning"]) == (
         {"state": "on", "reason": "qwen"},

@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from readme_lab import ROOT, bring_up, deploy, hello, on_node, started
+from readme_lab import ROOT, SMALL, bring_up, deploy, hello, on_node, own_lab, started, succeeds
 
 pytestmark = pytest.mark.lab
-INVENTORY = """\
+HEADERS, TORCH = "/opt/gxx/usr/include/python3.11", "/opt/gxx/opt/torch/include"
+INVENTORY = f"""\
 [head]
 node1 ansible_host=10.213.96.11
 
@@ -27,21 +28,14 @@ node1 ansible_host=10.213.96.11
 node2 ansible_host=10.213.96.12
 
 [all:vars]
-lab=true
 lab_subnet=10.213.96.0/24
 lab_memory=5g
-nic=eth0
-engine_device=cpu
-engine_image_source=build
 router_image_source=build
 model_source=demo
 served_model_name=headfirst-demo
-shm_size=64m
-ready_timeout=900
-webui_image_source=build
 engine_env=CXX=/opt/gxx/cxx TORCHDYNAMO_DISABLE=0
-engine_volumes=/opt/gxx:/opt/gxx:ro {headers}:/usr/include/python3.11:ro {torch}:/opt/site/torch/include:ro
-""".format(headers="/opt/gxx/usr/include/python3.11", torch="/opt/gxx/opt/torch/include")
+engine_volumes=/opt/gxx:/opt/gxx:ro {HEADERS}:/usr/include/python3.11:ro {TORCH}:/opt/site/torch/include:ro
+{SMALL}"""
 COMPILER = """\
 #!/bin/sh
 export LD_LIBRARY_PATH=/opt/gxx/usr/lib/x86_64-linux-gnu PATH=/opt/gxx/usr/bin:$PATH
@@ -76,29 +70,15 @@ def toolchain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("compiling") / "compiling.ini"
-    path.write_text(INVENTORY)
-    try:
-        assert deploy("lab", "up", inventory=path).returncode == 0
+    with own_lab(tmp_path_factory.mktemp("compiling") / "compiling.ini", INVENTORY) as path:
+        succeeds("lab", "up", inventory=path)
         for node in NODES:
-            archive = subprocess.Popen(
-                ["tar", "-C", str(toolchain.parent), "-c", "gxx"], stdout=subprocess.PIPE
-            )
-            into = [
-                "docker",
-                "exec",
-                "--interactive",
-                f"headfirst-compiling-{node}",
-                "tar",
-                "-C",
-                "/opt",
-                "-x",
-            ]
-            subprocess.run(into, stdin=archive.stdout, check=True)
+            pack = ["tar", "-C", str(toolchain.parent), "-c", "gxx"]
+            archive = subprocess.Popen(pack, stdout=subprocess.PIPE)
+            into = ["docker", "exec", "--interactive", f"headfirst-compiling-{node}"]
+            subprocess.run([*into, "tar", "-C", "/opt", "-x"], stdin=archive.stdout, check=True)
             assert archive.wait() == 0
         yield path
-    finally:
-        deploy("lab", "down", inventory=path)
 
 
 def compiled_since_start(node: str, inventory: Path, container: str = "headfirst-engine") -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 from client_load import repeated
 from greedy_reference import NEW_TOKENS, PROMPTS, references
 from headfirst.control import demo
-from readme_lab import ROOT, Service, bring_up, deploy, on_node
+from readme_lab import ROOT, Service, bring_up, deploy, on_node, succeeds
 
 pytestmark = pytest.mark.lab
 INVENTORY = ROOT / "inventories" / "lab-disaggregated.ini"
@@ -34,8 +34,7 @@ def divided() -> Iterator[Service]:
     try:
         yield bring_up(inventory=INVENTORY)
     finally:
-        done = deploy("lab", "down", inventory=INVENTORY)
-        assert done.returncode == 0, done.stderr
+        succeeds("lab", "down", inventory=INVENTORY)
 
 
 @dataclass
@@ -167,8 +166,7 @@ def test_a_change_of_decode_replicas_loses_no_request(divided: Service) -> None:
     leave_cores()
     with load(divided, FEW_CLIENTS, PAUSE_S) as seen:
         for count in (1, 2):
-            done = deploy("up", inventory=INVENTORY, options=["--plain", "-e", f"decode_replicas={count}"])
-            assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+            succeeds("up", inventory=INVENTORY, options=["--plain", "-e", f"decode_replicas={count}"])
             names = on_node(
                 "node2", "docker ps --format '{{.Names}}' --filter name=headfirst-engine", INVENTORY
             )

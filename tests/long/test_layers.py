@@ -9,12 +9,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from headfirst.control import demo
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, share_dir
 from layer_ordered import LAYERS, shard_name, write_layer_ordered
-from readme_lab import INVENTORY, Service, bring_up, deploy, on_node
+from readme_lab import INVENTORY, Service, bring_up, hello, on_node, own_lab
 
 pytestmark = pytest.mark.lab
 MODEL = "layer-ordered-demo"
@@ -29,23 +28,18 @@ EVERYTHING_BYTES = 13_219_721
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """As lab.ini on a subnet of its own, with the layer-ordered demo; its lab is removed in the end."""
-    path = tmp_path_factory.mktemp("inventory") / "lab-layers.ini"
     shared = share_dir() / MODEL
     shutil.rmtree(shared, ignore_errors=True)
     write_layer_ordered(shared)
     text = INVENTORY.read_text().replace("10.213.0.", "10.217.0.")
     assert "model_source=demo\n" in text
-    path.write_text(
-        text.replace(
-            "model_source=demo\n", f"model_source=path\nweights_shared=stage\nmodel={NODE_SHARE / MODEL}\n"
-        )
-    )
+    source = f"model_source=path\nweights_shared=stage\nmodel={NODE_SHARE / MODEL}\n"
+    path = tmp_path_factory.mktemp("inventory") / "lab-layers.ini"
     try:
-        yield path
+        with own_lab(path, text.replace("model_source=demo\n", source)):
+            yield path
     finally:
-        done = deploy("lab", "down", inventory=path)
         shutil.rmtree(shared)
-        assert done.returncode == 0, done.stderr
 
 
 def up(inventory: Path, pipeline: int, tensor: int) -> Service:
@@ -63,11 +57,8 @@ def shards(node: str, inventory: Path) -> dict[str, int]:
 
 def assert_answers(service: Service) -> None:
     """Greedily, those of the full copy."""
-    headers = {"Authorization": f"Bearer {service.api_key}"}
     for prompt, answer in list(demo.answers().items())[:QUESTIONS]:
-        body = {"model": service.model, "messages": [{"role": "user", "content": prompt}], "temperature": 0}
-        response = httpx.post(f"{service.api}/v1/chat/completions", headers=headers, json=body, timeout=120)
-        assert response.json()["choices"][0]["message"]["content"] == answer
+        assert hello(service.api, service.api_key, service.model, prompt) == answer
 
 
 def test_two_nodes_serve_their_own_layers_and_a_changed_division_brings_the_rest(inventory: Path) -> None:

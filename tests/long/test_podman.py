@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from headfirst.control import demo
-from readme_lab import INVENTORY, Service, bring_up, deploy, hello, on_node, started
+from readme_lab import INVENTORY, Service, bring_up, deploy, hello, on_node, own_lab, started, succeeds
 
 pytestmark = pytest.mark.lab
 SUBNET = "10.226.0."
@@ -33,14 +33,9 @@ grafana=false
 
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("inventory") / "lab-podman.ini"
-    text = INVENTORY.read_text().replace("10.213.0.", SUBNET)
-    path.write_text(text.replace("[all:vars]\n", MORE))
-    try:
+    text = INVENTORY.read_text().replace("10.213.0.", SUBNET).replace("[all:vars]\n", MORE)
+    with own_lab(tmp_path_factory.mktemp("inventory") / "lab-podman.ini", text) as path:
         yield path
-    finally:
-        done = deploy("lab", "down", inventory=path)
-        assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -98,11 +93,9 @@ def test_a_second_run_changes_nothing(service: Service, inventory: Path) -> None
 
 
 def test_the_live_verbs(service: Service, inventory: Path) -> None:
-    done = deploy("status", inventory=inventory, options=["--json"])
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["ready"], done.stdout
-    done = deploy("logs", inventory=inventory, options=["--tail", "5"])
-    assert done.returncode == 0 and "node2" in done.stdout, done.stdout + done.stderr
+    status = succeeds("status", inventory=inventory, options=["--json"])
+    assert json.loads(status)["ready"], status
+    assert "node2" in succeeds("logs", inventory=inventory, options=["--tail", "5"])
     done = deploy("diagnose", inventory=inventory)
     assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stdout + done.stderr
 
@@ -125,8 +118,7 @@ def test_a_change_and_the_way_back(service: Service, inventory: Path) -> None:
     assert changed.changed > 0 and answer(service) == demo.answers()["Hello!"]
     command = "podman inspect --format '{{.Config.Cmd}}' headfirst-engine"
     assert argument in on_node("node1", command, inventory)
-    done = deploy("rollback", inventory=inventory)
-    assert done.returncode == 0, done.stdout + done.stderr
+    succeeds("rollback", inventory=inventory)
     comes_back(service, before, inventory, 60)
     assert argument not in on_node("node1", command, inventory)
 
@@ -149,14 +141,8 @@ def test_the_proxy(service: Service, inventory: Path) -> None:
 
 
 def test_down(service: Service, inventory: Path) -> None:
-    done = deploy("down", inventory=inventory)
-    assert done.returncode == 0, done.stdout + done.stderr
+    succeeds("down", inventory=inventory)
+    units = "systemctl list-units --no-legend 'headfirst-container@*' | grep -v failed || true"
     for node in NODES:
         assert on_node(node, "podman ps --all --quiet", inventory) == ""
-        assert not running_units(node, inventory)
-
-
-def running_units(node: str, inventory: Path) -> str:
-    return on_node(
-        node, "systemctl list-units --no-legend 'headfirst-container@*' | grep -v failed || true", inventory
-    )
+        assert on_node(node, units, inventory) == ""

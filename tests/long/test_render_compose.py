@@ -10,7 +10,7 @@ import httpx
 import pytest
 from headfirst.control import demo
 from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
-from readme_lab import INVENTORY, deploy, hello, on_node
+from readme_lab import INVENTORY, hello, on_node, own_lab, succeeds
 
 ENGINE_PORT, PAGE_PORT = ServiceSettings().engine_port, ClusterSettings().webui_port
 pytestmark = pytest.mark.lab
@@ -22,23 +22,17 @@ FOLDER = "/root/rendered"
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A lab of two nodes with Docker, images and weights, on which nothing of `deploy up` runs any more."""
-    path = tmp_path_factory.mktemp("inventory") / "lab-render.ini"
-    path.write_text(INVENTORY.read_text().replace("10.213.0.", SUBNET))
-    try:
+    text = INVENTORY.read_text().replace("10.213.0.", SUBNET)
+    with own_lab(tmp_path_factory.mktemp("inventory") / "lab-render.ini", text) as path:
         for verb in ("up", "down"):
-            done = deploy(verb, inventory=path, options=["--plain"])
-            assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+            succeeds(verb, inventory=path, options=["--plain"])
         for node in ("node1", "node2"):
             on_node(node, "apt-get -qq update && apt-get -qq install -y docker-compose curl >/dev/null", path)
         yield path
-    finally:
-        done = deploy("lab", "down", inventory=path)
-        assert done.returncode == 0, done.stderr
 
 
 def render(inventory: Path, folder: Path) -> Path:
-    done = deploy("render", inventory=inventory, options=["--to", "compose", "-o", str(folder)])
-    assert done.returncode == 0, done.stderr
+    succeeds("render", inventory=inventory, options=["--to", "compose", "-o", str(folder)])
     subprocess.run([folder / "make-secrets.sh"], check=True)
     return folder
 
@@ -85,12 +79,8 @@ def test_one_host_with_engine_and_page(inventory: Path, tmp_path: Path) -> None:
     start, end = text.index("\n[workers]"), text.index("\n[all:vars]")
     alone.write_text(text[:start] + text[end:])
     folder = render(alone, tmp_path / "out")
-    assert {path.name for path in folder.iterdir()} == {
-        "make-secrets.sh",
-        "compose.yaml",
-        "ask.sh",
-        "secrets",
-    }
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"make-secrets.sh", "compose.yaml", "ask.sh", "secrets"}
     bring(folder, "node1", inventory)
     # The page of `deploy up` left its accounts, and so another password.
     on_node("node1", "rm -rf /var/lib/headfirst/webui", inventory)
@@ -110,11 +100,7 @@ def test_one_host_with_engine_and_page(inventory: Path, tmp_path: Path) -> None:
     signed_in = page.post("/api/v1/auths/signin", json=login)
     assert signed_in.status_code == 200, signed_in.text
     token = signed_in.json()["token"]
-    asked = {
-        "model": "headfirst-demo",
-        "messages": [{"role": "user", "content": "Hello!"}],
-        "stream": False,
-    }
+    asked = {"model": "headfirst-demo", "messages": [{"role": "user", "content": "Hello!"}], "stream": False}
     said = page.post("/api/chat/completions", json=asked, headers={"Authorization": f"Bearer {token}"}).json()
     assert said["choices"][0]["message"]["content"] == demo.answers()["Hello!"]
     compose("node1", "down", inventory)

@@ -19,7 +19,7 @@ from headfirst.control.images import build
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.containers.image import PREFIX
 from headfirst.decide.engines import get as engine_of
-from readme_lab import INVENTORY, ROOT, deploy
+from readme_lab import ROOT, succeeds
 from slurm_cluster import SlurmCluster
 
 pytestmark = pytest.mark.lab
@@ -56,8 +56,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder where the job is submitted, with what `deploy render` made, and the model."""
     folder = tmp_path_factory.mktemp("job")
     options = ["--to", "slurm", "--container", "none", "-o", str(folder)]
-    done = deploy("render", options=[*options, "-e", f"weights_dir={folder}/models"], inventory=INVENTORY)
-    assert done.returncode == 0, done.stderr
+    succeeds("render", options=[*options, "-e", f"weights_dir={folder}/models"])
     subprocess.run([folder / "make-secrets.sh"], check=True)
     return folder
 
@@ -134,11 +133,7 @@ def test_a_job_on_two_nodes_answers_and_ends_as_one(
     assert api == f"http://{cluster.addresses[0]}:{ServiceSettings().engine_port}/v1"
     assert f"hosts: n1 n2; head: {cluster.addresses[0]}" in submitted.log
     key = (job / "secrets" / "api-key").read_text().strip()
-    body = {
-        "model": "headfirst-demo",
-        "messages": [{"role": "user", "content": "Hello!"}],
-        "temperature": 0,
-    }
+    body = {"model": "headfirst-demo", "messages": [{"role": "user", "content": "Hello!"}], "temperature": 0}
     asked = ["curl", "--silent", "--noproxy", "*", f"{api}/chat/completions", "--json", json.dumps(body)]
     assert "error" in json.loads(cluster.run(*asked).stdout)  # without the key
     answer = json.loads(cluster.run(*asked, "--header", f"Authorization: Bearer {key}").stdout)

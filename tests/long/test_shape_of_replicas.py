@@ -9,10 +9,10 @@ import pytest
 from changing_lab import ANSWER, bound_ranks, changes, fails, loaded
 from client_load import ask
 from headfirst.decide.cluster.settings import ServiceSettings
-from readme_lab import Service, bring_up, deploy
+from readme_lab import SMALL, Service, bring_up, own_lab, succeeds
 
 pytestmark = pytest.mark.lab
-CLUSTER = """\
+CLUSTER = f"""\
 [head]
 node1 ansible_host=10.215.0.11 cpu_cores=0
 
@@ -21,21 +21,14 @@ node2 ansible_host=10.215.0.12 cpu_cores=1
 
 [all:vars]
 cluster_name=parts
-lab=true
 lab_subnet=10.215.0.0/24
 lab_memory=11g
-nic=eth0
 engine=vllm
 engine_version=0.32.0
-engine_device=cpu
-engine_image_source=build
 model_source=demo
 served_model_name=headfirst-demo
-shm_size=64m
-ready_timeout=900
 router_image_source=build
-webui_image_source=build
-"""
+{SMALL}"""
 WHOLE = "replicas=2\n"
 PAIR = "prefill_replicas=1\ndecode_replicas=1\n"
 BROKEN = "PYTHONHOME=/nowhere"  # Python does not start
@@ -44,10 +37,8 @@ ROUTER = f"http://10.215.0.11:{ServiceSettings().router_port}"
 
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("parts") / "parts.ini"
-    path.write_text(CLUSTER + WHOLE)
-    yield path
-    assert deploy("lab", "down", inventory=path).returncode == 0
+    with own_lab(tmp_path_factory.mktemp("parts") / "parts.ini", CLUSTER + WHOLE) as path:
+        yield path
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +62,7 @@ def test_replicas_become_a_pair_and_return(first: Service, inventory: Path) -> N
     assert told.count("does not answer until its ranks have started again") == 1
     assert ask(ROUTER, first.api_key, first.model) in ANSWER
     with loaded(first, "rollback of a pair", ROUTER, clients=2):
-        done = deploy("rollback", inventory=inventory, options=["--plain"])
-    assert done.returncode == 0, done.stdout + done.stderr
+        succeeds("rollback", inventory=inventory, options=["--plain"])
     assert ask(ROUTER, first.api_key, first.model) in ANSWER
 
 

@@ -13,7 +13,7 @@ import pytest
 from changing_lab import ANSWER, changes, fails, loaded
 from client_load import ask, load
 from headfirst.decide.cluster.settings import ServiceSettings
-from readme_lab import Service, bring_up, deploy, on_node
+from readme_lab import SMALL, Service, bring_up, deploy, on_node, own_lab, succeeds
 
 pytestmark = pytest.mark.lab
 HEAD = "10.213.94.11"
@@ -62,31 +62,22 @@ task=embedding
 
 [all:vars]
 """
-ALL = """\
+ALL = f"""\
 model_source=demo
 cluster_name=shapes
-lab=true
 lab_subnet=10.213.94.0/24
 lab_memory=5g
-nic=eth0
-engine_device=cpu
-engine_image_source=build
-shm_size=64m
-ready_timeout=600
-webui_image_source=build
 router_image_source=build
 proxy_image_source=build
-"""
+{SMALL}"""
 BROKEN = "engine_args=--attention-backend fa3\n"  # CPUs have no such kernel: the ranks end
 URL = f"http://{HEAD}:{ServiceSettings().engine_port}"
 
 
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("shapes") / "shapes.ini"
-    path.write_text(ONE + ALL)
-    yield path
-    assert deploy("lab", "down", inventory=path).returncode == 0
+    with own_lab(tmp_path_factory.mktemp("shapes") / "shapes.ini", ONE + ALL) as path:
+        yield path
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +130,7 @@ def test_two_services_become_one(first: Service, inventory: Path) -> None:
         changes(inventory, ONE + ALL)
     assert [names(node, inventory) for node in ("node1", "node2")] == [["headfirst-engine"]] * 2
     with loaded(first, "rollback of one", URL):
-        done = deploy("rollback", inventory=inventory, options=["--plain"])
-    assert done.returncode == 0, done.stdout + done.stderr
+        succeeds("rollback", inventory=inventory, options=["--plain"])
     assert ask(URL, first.api_key, first.model) in ANSWER
 
 
@@ -151,8 +141,7 @@ def test_replicas_of_a_service_that_gets_a_name_keep_their_router(first: Service
         changes(inventory, TWO_ROUTED + ALL)
     assert ask(router, first.api_key, first.model) in ANSWER
     with loaded(first, "rollback of its replicas", router) as seen:
-        done = deploy("rollback", inventory=inventory, options=["--plain", "--service", "chat"])
-    assert done.returncode == 0, done.stdout + done.stderr
+        succeeds("rollback", inventory=inventory, options=["--plain", "--service", "chat"])
     assert not seen.lost
 
 
@@ -173,7 +162,7 @@ def test_the_ports_close_when_the_proxy_answers(first: Service, inventory: Path)
     with loaded(first, "proxy on, at the former address", URL):
         changes(inventory, f"{ONE}proxy=true\n{ALL}")
     assert ask(URL, first.api_key, first.model) != ANSWER
-    key = json.loads(deploy("keys", "add", inventory=inventory, options=["clients", "--json"]).stdout)["key"]
+    key = json.loads(succeeds("keys", "add", inventory=inventory, options=["clients", "--json"]))["key"]
     proxied = f"http://{HEAD}"
     assert ask(proxied, key, first.model) in ANSWER
     with load((proxied, URL), key, first.model, ANSWER) as seen:

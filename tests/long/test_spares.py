@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from headfirst.control import demo
-from readme_lab import deploy, on_node
+from readme_lab import SMALL, hello, on_node, own_lab, summary_of
 
 pytestmark = pytest.mark.lab
-INVENTORY = """\
+INVENTORY = f"""\
 [head]
 node1 ansible_host=10.213.94.11
 
@@ -26,48 +25,27 @@ node4 ansible_host=10.213.94.14
 
 [all:vars]
 cluster_name=spares
-lab=true
 lab_subnet=10.213.94.0/24
 lab_memory=4g
-nic=eth0
-engine_device=cpu
-engine_image_source=build
 model_source=demo
 served_model_name=headfirst-demo
-shm_size=64m
-ready_timeout=900
-webui_image_source=build
-"""
+{SMALL}"""
 RUNNING = "docker ps --filter name=headfirst-engine --format '{{.Names}}'"
 
 
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("spares") / "spares.ini"
-    path.write_text(INVENTORY)
-    try:
+    with own_lab(tmp_path_factory.mktemp("spares") / "spares.ini", INVENTORY) as path:
         yield path
-    finally:
-        # All four, whatever the tests have made of the inventory.
-        path.write_text(INVENTORY)
-        deploy("lab", "down", inventory=path)
 
 
 def changed(*words: str, inventory: Path, options: list[str]) -> dict[str, Any]:
     """The summary of a run, after which the service answers."""
-    done = deploy(*words, inventory=inventory, options=[*options, "--json"])
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    key = json.loads(Path(summary["credentials"]).read_text())["engine_api_key"]
-    body = {
-        "model": "headfirst-demo",
-        "messages": [{"role": "user", "content": "Hello!"}],
-        "temperature": 0,
-    }
-    url = f"{summary['services'][0]['api'][0]}/chat/completions"
-    answer = httpx.post(url, json=body, headers={"Authorization": f"Bearer {key}"}, timeout=120)
-    assert answer.json()["choices"][0]["message"]["content"] == demo.answers()["Hello!"]
-    return summary
+    found = summary_of(*words, inventory=inventory, options=options)
+    key = json.loads(Path(found["credentials"]).read_text())["engine_api_key"]
+    api = found["services"][0]["api"][0].removesuffix("/v1")
+    assert hello(api, key) == demo.answers()["Hello!"]
+    return found
 
 
 def ranks(inventory: Path, *nodes: str) -> list[str]:

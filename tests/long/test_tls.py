@@ -18,7 +18,7 @@ from headfirst.control import demo
 from headfirst.decide.cluster.ports import PROXY_METRICS_PORT
 from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
 from playwright.sync_api import Page, sync_playwright
-from readme_lab import Service, deploy, on_node
+from readme_lab import Service, on_node, succeeds, summary_of
 
 PLAIN_PORTS = (ServiceSettings().engine_port, ClusterSettings().webui_port, PROXY_METRICS_PORT)
 pytestmark = [pytest.mark.lab, pytest.mark.browser]
@@ -38,11 +38,9 @@ class Secured:
 @pytest.fixture(scope="module")
 def secured(service: Service) -> Secured:
     """The lab that is up, with the proxy in front of it."""
-    done = deploy("up", options=["--json", *OPTIONS])
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    summary = json.loads(done.stdout.splitlines()[-1])
-    assert summary["services"][0]["api"] == [f"https://{NAME}/v1"]
-    return Secured(summary["chat_page"], Path(summary["ca"]))
+    found = summary_of("up", options=OPTIONS)
+    assert found["services"][0]["api"] == [f"https://{NAME}/v1"]
+    return Secured(found["chat_page"], Path(found["ca"]))
 
 
 @pytest.fixture
@@ -69,14 +67,12 @@ def api(secured: Secured, key: str) -> httpx.Client:
     return httpx.Client(base_url=f"https://{ADDRESS}", headers=headers, verify=context, trust_env=False)
 
 
-def keys(*words: str, options: list[str]) -> subprocess.CompletedProcess[str]:
-    done = deploy("keys", *words, options=[*options, *OPTIONS])
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
+def keys(verb: str, *options: str) -> str:
+    return succeeds("keys", verb, options=[*options, *OPTIONS])
 
 
 def test_a_key_opens_the_api_until_it_is_revoked(service: Service, secured: Secured) -> None:
-    key = json.loads(keys("add", options=["alice", "--rate", "60/min", "--json"]).stdout)["key"]
+    key = json.loads(keys("add", "alice", "--rate", "60/min", "--json"))["key"]
     body = {
         "model": service.model,
         "messages": [{"role": "user", "content": "Hello!"}],
@@ -89,7 +85,7 @@ def test_a_key_opens_the_api_until_it_is_revoked(service: Service, secured: Secu
         assert (answer.status_code, lines[-1]) == (200, "[DONE]")
         text = "".join(json.loads(line)["choices"][0]["delta"].get("content") or "" for line in lines[:-1])
         assert text == demo.answers()["Hello!"]
-        keys("revoke", options=["alice"])
+        keys("revoke", "alice")
         # On the connection that the key opened.
         refused = client.get("/v1/models")
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
@@ -126,5 +122,4 @@ def test_a_chat_over_tls_and_a_websocket(service: Service, secured: Secured, pag
 
 
 def test_the_second_run_changes_nothing(secured: Secured) -> None:
-    done = deploy("up", options=["--json", "-t", "host,webui,proxy", *OPTIONS])
-    assert json.loads(done.stdout.splitlines()[-1])["changed"] == 0
+    assert summary_of("up", options=["-t", "host,webui,proxy", *OPTIONS])["changed"] == 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from readme_lab import INVENTORY, bring_up, deploy, on_node
+from readme_lab import INVENTORY, bring_up, on_node, own_lab, succeeds
 
 pytestmark = pytest.mark.lab
 LOAD = ("--concurrency", "2", "--requests", "4", "--warmup", "1")
@@ -16,14 +16,10 @@ LOAD = ("--concurrency", "2", "--requests", "4", "--warmup", "1")
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """As lab.ini on a subnet of its own; its lab is removed in the end."""
-    path = tmp_path_factory.mktemp("inventory") / "lab-tune.ini"
-    path.write_text(INVENTORY.read_text().replace("10.213.0.", "10.218.0."))
-    try:
+    text = INVENTORY.read_text().replace("10.213.0.", "10.218.0.")
+    with own_lab(tmp_path_factory.mktemp("inventory") / "lab-tune.ini", text) as path:
         bring_up(inventory=path)
         yield path
-    finally:
-        done = deploy("lab", "down", inventory=path)
-        assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +36,7 @@ def command(inventory: Path) -> str:
 def test_a_candidate_is_tried_and_the_service_runs_as_before(inventory: Path, prompts: list[str]) -> None:
     before = command(inventory)
     options = [*LOAD, *prompts, "--repeats", "2", "--most", "2", "--yes", "--json"]
-    done = deploy("tune", inventory=inventory, options=options)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(succeeds("tune", inventory=inventory, options=options))
     # Attention in parallel over data does not start on CPUs; the next candidate is tried all the same.
     failed, trial = found["trials"]
     assert failed["judged"]["verdict"] == "failed", failed
@@ -57,9 +51,7 @@ def test_engines_are_compared_and_the_own_one_runs_again(
 ) -> None:
     before = command(inventory)
     options = [*LOAD, *prompts, "--engines", "sglang,vllm=0.32.0", "--yes", "--json", "-o", str(tmp_path)]
-    done = deploy("bench", inventory=inventory, options=options)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    runs = json.loads(done.stdout)["runs"]
+    runs = json.loads(succeeds("bench", inventory=inventory, options=options))["runs"]
     assert [run["subject"]["engine"] for run in runs] == ["sglang", "vllm"]
     assert all(point["errors"] == {} for run in runs for point in run["points"])
     assert (tmp_path / "throughput.svg").is_file()

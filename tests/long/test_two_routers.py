@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 from headfirst.decide.cluster.settings import ServiceSettings
-from readme_lab import deploy, on_node
+from readme_lab import SMALL, deploy, on_node, own_lab, summary_of
 
 PORT = ServiceSettings().router_port
 
 pytestmark = pytest.mark.lab
-INVENTORY = """\
+INVENTORY = f"""\
 [chat]
 node1 ansible_host=10.213.93.11
 node2 ansible_host=10.213.93.12
@@ -32,34 +32,23 @@ node2
 
 [all:vars]
 cluster_name=routers
-lab=true
 lab_subnet=10.213.93.0/24
 lab_memory=5g
-nic=eth0
-engine_device=cpu
-engine_image_source=build
-shm_size=64m
-ready_timeout=900
-webui_image_source=build
 router_image_source=build
-"""
+{SMALL}"""
 CONTAINER = "headfirst-router-chat"
 
 
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("routers") / "routers.ini"
-    path.write_text(INVENTORY)
-    yield path
-    deploy("lab", "down", inventory=path)
+    with own_lab(tmp_path_factory.mktemp("routers") / "routers.ini", INVENTORY) as path:
+        yield path
 
 
 @pytest.fixture(scope="module")
 def summary(inventory: Path) -> dict[str, Any]:
     """What `deploy up` reports, with the API key of the service under `key`."""
-    done = deploy("up", inventory=inventory, options=["--json"])
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found = summary_of("up", inventory=inventory)
     keys = json.loads(Path(found["credentials"]).read_text())["service_api_keys"]
     return found | {"key": keys["chat"]}
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 from headfirst.control.deployment.running.stages import STAGES
-from readme_lab import INVENTORY, ROOT, Service, bring_up, deploy, on_node, started
+from readme_lab import INVENTORY, ROOT, Service, bring_up, on_node, own_lab, started, succeeds
 
 pytestmark = pytest.mark.lab
 # What this commit of our own history leaves on hosts and controller is the state to be taken over.
@@ -27,13 +27,9 @@ CHANGING = {stage.name for stage in STAGES} - {"check"}
 
 @pytest.fixture(scope="module")
 def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = tmp_path_factory.mktemp("inventory") / "lab-upgrade.ini"
-    path.write_text(INVENTORY.read_text().replace("10.213.0.", "10.225.0."))
-    try:
+    text = INVENTORY.read_text().replace("10.213.0.", "10.225.0.")
+    with own_lab(tmp_path_factory.mktemp("inventory") / "lab-upgrade.ini", text) as path:
         yield path
-    finally:
-        done = deploy("lab", "down", inventory=path)
-        assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -105,16 +101,13 @@ def test_up_takes_over_and_restarts_what_it_announced(previous: Path, inventory:
     key = json.loads(Path(summary["credentials"]).read_text())["engine_api_key"]
     ranks, page = [started(node, inventory) for node in NODES], page_started(inventory)
 
-    checked = deploy("up", inventory=inventory, options=["--check", "--json"])
-    assert checked.returncode == 0, checked.stdout[-2000:] + checked.stderr
+    checked = succeeds("up", inventory=inventory, options=["--check", "--json"])
     assert [started(node, inventory) for node in NODES] == ranks
 
     url, headers = f"{summary['services'][0]['api'][0]}/models", {"Authorization": f"Bearer {key}"}
     with asked_all_along(url, headers) as failures:
-        done = deploy("up", inventory=inventory, options=["--json"])
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    restarts = announced(done.stdout)
-    assert restarts == announced(checked.stdout)
+        restarts = announced(succeeds("up", inventory=inventory, options=["--json"]))
+    assert restarts == announced(checked)
     print(*restarts, sep="\n")
     of_ranks = [text for text in restarts if text.startswith("Replica 0")]
     assert bool(of_ranks) == ([started(node, inventory) for node in NODES] != ranks)
@@ -129,5 +122,4 @@ def test_up_takes_over_and_restarts_what_it_announced(previous: Path, inventory:
 def test_a_controller_reads_what_the_earlier_one_stored(inventory: Path) -> None:
     for verb in ("status", "credentials", "report"):
         options = ["-o", str(inventory.parent / "report.html")] if verb == "report" else ["--json"]
-        done = deploy(verb, inventory=inventory, options=options)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+        succeeds(verb, inventory=inventory, options=options)

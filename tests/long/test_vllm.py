@@ -10,7 +10,7 @@ import httpx
 import pytest
 from greedy_reference import NEW_TOKENS, references
 from headfirst.control import demo
-from readme_lab import ROOT, Service, bring_up, deploy, on_node, running, started
+from readme_lab import ROOT, Service, bring_up, deploy, on_node, running, started, succeeds
 
 pytestmark = pytest.mark.lab
 INVENTORY = ROOT / "inventories" / "lab-vllm.ini"
@@ -24,8 +24,7 @@ def vllm() -> Iterator[Service]:
     try:
         yield bring_up(inventory=INVENTORY)
     finally:
-        done = deploy("lab", "down", inventory=INVENTORY)
-        assert done.returncode == 0, done.stderr
+        succeeds("lab", "down", inventory=INVENTORY)
 
 
 def post(service: Service, path: str, **body: object) -> httpx.Response:
@@ -75,8 +74,7 @@ def test_down_stops_the_headless_rank_of_a_dead_head(vllm: Service) -> None:
     on_node("node1", "docker kill headfirst-engine", INVENTORY)
     time.sleep(5)
     assert running("node2", INVENTORY)  # it does not notice
-    done = deploy("down", inventory=INVENTORY, options=["--plain"])
-    assert done.returncode == 0, done.stderr
+    succeeds("down", inventory=INVENTORY, options=["--plain"])
     for node in NODES:
         assert on_node(node, "docker ps --all --quiet --filter name=headfirst-", INVENTORY) == ""
 
