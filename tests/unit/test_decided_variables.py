@@ -6,14 +6,12 @@ import ast
 from pathlib import Path
 
 import pytest
+from clusters import catalogued, read
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
 from headfirst.control.inventory.decided import DECIDED
-from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.variables import role_options, role_variables
 from headfirst.decide.cluster.settings import SETTING_NAMES
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
 from run_variables import up_variables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,10 +27,8 @@ ALL = (
 
 def set_by_up(folder: Path, runtime: str) -> set[str]:
     """Names that a run of everything sets."""
-    (folder / "all.ini").write_text(f"{ALL}container_runtime={runtime}\n")
-    cluster = load([folder / "all.ini"])
-    models = {service.name: catalogue.lookup(service.model_id) for service in cluster.services}
-    plan = build(cluster, {name: model for name, model in models.items() if model})
+    cluster = read(folder, f"{ALL}container_runtime={runtime}\n")
+    plan = catalogued(cluster)
     file = Tarball(Path("-"), on_node=False)
     files = Artifacts(Path("-"), {container.image: file for container in plan.containers})
     secrets = Secrets().with_keys(service.name for service in cluster.services)

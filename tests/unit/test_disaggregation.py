@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from clusters import catalogued, read
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.role_vars.engine import replica_vars
-from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
 from headfirst.decide.plan.host.requirements import requirements
-from headfirst.decide.plan.types import Plan, PlannedReplica
+from headfirst.decide.plan.types import PlannedReplica
 from run_variables import up_of
 
 pytestmark = pytest.mark.usefixtures("no_hub")
@@ -26,17 +24,8 @@ Places = list[tuple[str | None, list[tuple[str, tuple[str, ...] | None]]]]
 
 def cluster(folder: Path, settings: str, *, hosts: int = 2, groups: str = "", model: str = MODEL) -> Cluster:
     workers = "".join(f"node{n} ansible_host=192.0.2.{n}\n" for n in range(2, hosts + 1))
-    path = folder / "cluster.ini"
-    path.write_text(
-        f"[head]\nnode1 ansible_host=192.0.2.1\n[workers]\n{workers}\n{groups}\n"
-        f"[all:vars]\n{HOSTS}model={model}\n{settings}\n"
-    )
-    return load([path])
-
-
-def planned(its: Cluster) -> Plan:
-    checkpoints = {service.name: catalogue.lookup(service.model_id) for service in its.services}
-    return build(its, {name: model for name, model in checkpoints.items() if model is not None})
+    ranks = f"[head]\nnode1 ansible_host=192.0.2.1\n[workers]\n{workers}\n{groups}\n"
+    return read(folder, f"{ranks}[all:vars]\n{HOSTS}model={model}\n{settings}\n")
 
 
 def places(its: Cluster) -> Places:
@@ -147,12 +136,12 @@ def test_an_inventory_that_contradicts_itself_is_refused(
 )
 def test_what_the_engine_refuses_is_refused_with_a_reason(settings: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as refused:
-        planned(cluster(tmp_path, PAIR + settings))
+        catalogued(cluster(tmp_path, PAIR + settings))
     assert words in str(refused.value)
 
 
 def test_sglang_has_a_side_a_port_and_the_rdma_devices(tmp_path: Path) -> None:
-    plan = planned(cluster(tmp_path, PAIR + "hca=mlx5_1,mlx5_2\nib_gid_index=3"))
+    plan = catalogued(cluster(tmp_path, PAIR + "hca=mlx5_1,mlx5_2\nib_gid_index=3"))
     prefill, decode = plan.services[0].replicas
     common = "--disaggregation-transfer-backend mooncake"
     devices = "--disaggregation-ib-device mlx5_1,mlx5_2"
@@ -169,12 +158,12 @@ def test_sglang_has_a_side_a_port_and_the_rdma_devices(tmp_path: Path) -> None:
 
 
 def test_sglang_without_rdma_uses_tcp(tmp_path: Path) -> None:
-    plan = planned(cluster(tmp_path, PAIR + "hca=none"))
+    plan = catalogued(cluster(tmp_path, PAIR + "hca=none"))
     assert "--disaggregation-transfer-backend mooncake_tcp" in command(plan.services[0].replicas[0])
 
 
 def test_vllm_has_nixl_with_its_role_and_the_port_of_its_host(tmp_path: Path) -> None:
-    plan = planned(cluster(tmp_path, PAIR + "engine=vllm\nhca=none\nnic=eth0"))
+    plan = catalogued(cluster(tmp_path, PAIR + "engine=vllm\nhca=none\nnic=eth0"))
     for replica, role in zip(plan.services[0].replicas, ("kv_producer", "kv_consumer"), strict=True):
         node = replica.nodes[0]
         assert f'"kv_role":"{role}"' in command(replica)
@@ -194,7 +183,7 @@ def test_each_side_has_its_own_sizes_and_arguments(tmp_path: Path) -> None:
         "prefill_gpus_per_replica=2\ndecode_gpus_per_replica=4\n"
         "decode_engine_args='--cuda-graph-max-bs-decode 64'\ndecode_engine_env='A=1'"
     )
-    (service,) = planned(cluster(tmp_path, settings, hosts=1)).services
+    (service,) = catalogued(cluster(tmp_path, settings, hosts=1)).services
     prefill, decode = service.replicas
     assert service.prefill
     assert (service.prefill.tensor_parallel, service.tensor_parallel) == (2, 4)
@@ -207,7 +196,7 @@ def test_each_side_has_its_own_sizes_and_arguments(tmp_path: Path) -> None:
 
 def test_hosts_of_both_sides_must_reach_each_other(tmp_path: Path) -> None:
     its = cluster(tmp_path, PAIR)
-    plan = planned(its)
+    plan = catalogued(its)
     (head, worker) = its.services[0].hosts
     required = requirements(its, plan, head)
     assert required["check_open_peers"] == [worker.address]
@@ -217,7 +206,7 @@ def test_hosts_of_both_sides_must_reach_each_other(tmp_path: Path) -> None:
 
 
 def test_each_side_captures_its_own_graphs_only(tmp_path: Path) -> None:
-    (service,) = planned(cluster(tmp_path, PAIR)).services
+    (service,) = catalogued(cluster(tmp_path, PAIR)).services
     assert service.prefill
     assert "decode_graphs" not in service.prefill.fit.terms
     assert "prefill_graphs" in service.prefill.fit.terms
@@ -230,13 +219,13 @@ def test_each_side_captures_its_own_graphs_only(tmp_path: Path) -> None:
 )
 def test_rdma_that_the_inventory_names_carries_the_kv_cache(tmp_path: Path, devices: str, rate: str) -> None:
     """Its rate is assumed where nobody has read it: not that of TCP over 10 Gbit/s."""
-    (service,) = planned(cluster(tmp_path, f"{PAIR}hca={devices}\n")).services
+    (service,) = catalogued(cluster(tmp_path, f"{PAIR}hca={devices}\n")).services
     assert service.transfer and service.transfer.rdma
     assert f"is sent over RDMA at {rate} Gbit/s (assumed): " in service.transfer.reasons[0]
 
 
 def test_the_traffic_of_a_prompt_is_compared_with_the_link(tmp_path: Path) -> None:
-    (service,) = planned(cluster(tmp_path, PAIR + "network_rate=100gbit")).services
+    (service,) = catalogued(cluster(tmp_path, PAIR + "network_rate=100gbit")).services
     assert service.transfer
     # 64 layers, 8 KV heads of 128, keys and values, BF16.
     assert service.transfer.bytes_per_token == 64 * 8 * 128 * 2 * 2
@@ -251,7 +240,7 @@ def test_the_traffic_of_a_prompt_is_compared_with_the_link(tmp_path: Path) -> No
     ],
 )
 def test_no_time_is_a_power_of_ten(rate: str, time: str, tmp_path: Path) -> None:
-    (service,) = planned(cluster(tmp_path, f"{PAIR}network_rate={rate}")).services
+    (service,) = catalogued(cluster(tmp_path, f"{PAIR}network_rate={rate}")).services
     assert service.transfer
     assert f"1,000 tokens (262 MB) in {time}" in service.transfer.reasons[0]
 
@@ -265,16 +254,16 @@ def test_no_time_is_a_power_of_ten(rate: str, time: str, tmp_path: Path) -> None
     ],
 )
 def test_the_plan_names_the_carrier_and_the_network(settings: str, way: str, tmp_path: Path) -> None:
-    (service,) = planned(cluster(tmp_path, PAIR + settings)).services
+    (service,) = catalogued(cluster(tmp_path, PAIR + settings)).services
     assert service.transfer
     assert service.transfer.way == way
 
 
 def test_the_router_and_the_supervisors_get_the_role(tmp_path: Path) -> None:
     its = cluster(tmp_path, "prefill_replicas=1\ndecode_replicas=2", hosts=3)
-    plan, secrets = planned(its), Secrets().with_keys([None])
+    plan, secrets = catalogued(its), Secrets().with_keys([None])
     (service,) = plan.services
-    whole = planned(cluster(tmp_path, "replicas=3", hosts=3)).services[0].routers[0].container
+    whole = catalogued(cluster(tmp_path, "replicas=3", hosts=3)).services[0].routers[0].container
     # Its arguments stay where the shape changes; the check of requests is before it, or is not.
     assert service.routers[0].container.command[1:] == whole.command[2:]
     up = up_of(its, plan, secrets)
@@ -289,7 +278,7 @@ def test_the_router_and_the_supervisors_get_the_role(tmp_path: Path) -> None:
 
 
 def test_undivided_services_are_as_before(tmp_path: Path) -> None:
-    plan = planned(cluster(tmp_path, "replicas=2"))
+    plan = catalogued(cluster(tmp_path, "replicas=2"))
     (service,) = plan.services
     document = service.model_dump(mode="json")
     assert not {"prefill", "transfer"} & document.keys()
@@ -300,7 +289,7 @@ def test_undivided_services_are_as_before(tmp_path: Path) -> None:
 def test_a_spare_takes_the_place_of_a_host_of_either_side(tmp_path: Path) -> None:
     spares = "[spares]\nspare ansible_host=192.0.2.9\n"
     its = cluster(tmp_path, PAIR + "spare_takeover=true\nhca=none\nnic=eth0", hosts=4, groups=spares)
-    (service,) = planned(its).services
+    (service,) = catalogued(its).services
     roles = [(standby.replica.role, standby.replaces) for standby in service.standbys]
     assert roles == [("prefill", 0), ("prefill", 1), ("decode", 0), ("decode", 1)]
     assert all(standby.replica.worker["worker_type"] == standby.replica.role for standby in service.standbys)

@@ -7,12 +7,11 @@ import shlex
 from pathlib import Path
 
 import pytest
+from clusters import catalogued
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
 from headfirst.control.deployment.verbs.up_stages import refuse_unfit
 from headfirst.control.inventory.inventory import load
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan, PlannedService
 from typer.testing import CliRunner
 
@@ -33,9 +32,7 @@ def inventory(folder: Path, settings: str, *, hosts: int = 1, model: str = "Qwen
 
 
 def plan(path: Path) -> Plan:
-    cluster = load([path])
-    checkpoints = {service.name: catalogue.lookup(service.model_id) for service in cluster.services}
-    return build(cluster, {name: model for name, model in checkpoints.items() if model is not None})
+    return catalogued(load([path]))
 
 
 def service_of(path: Path) -> PlannedService:

@@ -17,17 +17,15 @@ from typing import Any
 
 import pytest
 import yaml
+from clusters import catalogued, read
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.role_vars.engine import engine_vars
-from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
 from headfirst.decide.containers.spec import with_text
 from headfirst.decide.diagnose.subject import values
 from headfirst.decide.engines import access, key_check
 from headfirst.decide.engines.base import Launch
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import PlannedService
 from together import together
 
@@ -192,11 +190,7 @@ def test_every_python_of_the_container_has_the_check(tmp_path: Path) -> None:
 
 
 def planned(folder: Path, model: str, *settings: str) -> PlannedService:
-    path = folder / "cluster.ini"
-    path.write_text("\n".join((TWO_HOSTS, f"model={model}", *settings)))
-    cluster = load([path])
-    known = {service.name: catalogue.lookup(service.model_id) for service in cluster.services}
-    return build(cluster, {name: found for name, found in known.items() if found}).services[0]
+    return catalogued(read(folder, "\n".join((TWO_HOSTS, f"model={model}", *settings)))).services[0]
 
 
 @pytest.mark.parametrize(

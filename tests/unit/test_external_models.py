@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from clusters import planned, read
 from headfirst.common.errors import InputError
-from headfirst.control.inventory.inventory import load
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import PlannedService
+from known_models import model
 
 OWN, IMAGE = "registry.example.org/own:v1", "engine_image=lmsysorg/sglang"
 PACKAGE = "SGLANG_EXTERNAL_MODEL_PACKAGE=acme_models"
@@ -17,14 +16,11 @@ MOUNTED = 'engine_volumes=/data/plugins:/plugins:ro\nengine_env="{} PYTHONPATH=/
 
 
 def plan(folder: Path, architecture: str, lines: str) -> PlannedService:
-    path = folder / "cluster.ini"
-    path.write_text(
-        f"[head]\nn0 ansible_host=192.0.2.1 gpus=4 gpu=A100-80G\n[all:vars]\nmodel=acme/foo-8b\n{lines}\n"
-    )
-    known = catalogue.lookup("meta-llama/Llama-3.1-8B-Instruct")
-    assert known is not None
-    checkpoint = known.model_copy(update={"id": "acme/foo-8b", "architecture": architecture})
-    return build(load([path]), {None: checkpoint}).services[0]
+    host = "[head]\nn0 ansible_host=192.0.2.1 gpus=4 gpu=A100-80G\n"
+    changes = {"id": "acme/foo-8b", "architecture": architecture}
+    checkpoint = model("meta-llama/Llama-3.1-8B-Instruct").model_copy(update=changes)
+    cluster = read(folder, f"{host}[all:vars]\nmodel=acme/foo-8b\n{lines}\n")
+    return planned(cluster, checkpoint).services[0]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clusters import catalogued, read
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
@@ -15,13 +16,10 @@ from headfirst.control.deployment.running.phases import of_down, of_up
 from headfirst.control.deployment.running.role_vars import Up
 from headfirst.control.deployment.running.role_vars.hosts import check_vars, hardware_vars
 from headfirst.control.deployment.running.role_vars.monitoring import monitoring_vars
-from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster import ports
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.model import catalogue
 from headfirst.decide.plan import monitoring
-from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 from run_variables import up_of
 
@@ -43,11 +41,9 @@ WATCHED = "[monitoring]\nwatcher ansible_host=192.0.2.9\n"
 def made(
     folder: Path, text: str = "", *, watched: str = WATCHED, replicas: int = 2, engine: str = "vllm"
 ) -> tuple[Cluster, Plan]:
-    path = folder / "lab.ini"
-    path.write_text(f"{SERVICES.format(replicas=replicas, engine=engine)}{watched}{COMMON}{text}")
-    cluster = load([path])
-    found = {service.name: catalogue.lookup(service.model_id) for service in cluster.services}
-    return cluster, build(cluster, {name: model for name, model in found.items() if model})
+    services = SERVICES.format(replicas=replicas, engine=engine)
+    cluster = read(folder, f"{services}{watched}{COMMON}{text}")
+    return cluster, catalogued(cluster)
 
 
 def test_without_the_group_there_is_nothing(tmp_path: Path) -> None:

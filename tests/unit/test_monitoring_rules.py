@@ -12,17 +12,15 @@ from typing import Any
 
 import pytest
 import yaml
+from clusters import catalogued, read
 from headfirst.control.deployment.running.role_vars.monitoring import (
     grafana_files,
     prometheus_files,
 )
-from headfirst.control.inventory.inventory import load
 from headfirst.control.paths import cache_dir
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.model import catalogue
 from headfirst.decide.plan import metric_rules
-from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 
 DATA = Path(__file__).parent / "data"
@@ -62,12 +60,8 @@ def names(expression: str) -> set[str]:
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Cluster, Plan]:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    path = tmp_path / "lab.ini"
-    path.write_text(INVENTORY)
-    cluster = load([path])
-    model = catalogue.lookup(cluster.services[0].model_id)
-    assert model
-    return cluster, build(cluster, {None: model})
+    cluster = read(tmp_path, INVENTORY)
+    return cluster, catalogued(cluster)
 
 
 @pytest.fixture(scope="session")

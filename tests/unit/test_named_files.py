@@ -5,23 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headfirst.control.inventory.inventory import load
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
+from clusters import catalogued, read
 
 MODEL = "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"
 TEMPLATE = "engine_args='--chat-template /templates/r1.jinja'"
 
 
 def notes(folder: Path, lines: str) -> list[str]:
-    path = folder / "cluster.ini"
-    path.write_text(
-        f"[head]\nn0 ansible_host=192.0.2.1 gpus=1 gpu=A100-80G\n[all:vars]\nmodel={MODEL}\n{lines}\n"
-    )
-    checkpoint = catalogue.lookup(MODEL)
-    assert checkpoint is not None
-    service = build(load([path]), {None: checkpoint}).services[0]
-    return [note for note in service.notes if "engine_args" in note]
+    host = "[head]\nn0 ansible_host=192.0.2.1 gpus=1 gpu=A100-80G\n"
+    plan = catalogued(read(folder, f"{host}[all:vars]\nmodel={MODEL}\n{lines}\n"))
+    return [note for note in plan.services[0].notes if "engine_args" in note]
 
 
 @pytest.mark.parametrize("line", [TEMPLATE, TEMPLATE.replace(" /", "=/"), f"engine=vllm\n{TEMPLATE}"])

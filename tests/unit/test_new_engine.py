@@ -11,12 +11,10 @@ from pathlib import Path
 from types import FunctionType
 
 import pytest
+from clusters import catalogued, read
 from headfirst.common.errors import InputError
-from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
 from headfirst.decide.engines.base import Engine
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "new-engine.md"
@@ -46,11 +44,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
 
 def planned(tmp_path: Path, **changes: str) -> Plan:
     text = FILES["stub.ini"] + "".join(f"{name}={value}\n" for name, value in changes.items())
-    inventory = tmp_path / "stub.ini"
-    inventory.write_text(text, encoding="utf-8")
-    model = catalogue.lookup("Qwen/Qwen3-0.6B")
-    assert model is not None
-    return build(load([inventory]), {None: model})
+    return catalogued(read(tmp_path, text))
 
 
 def test_the_page_has_all_files() -> None:
@@ -101,7 +95,7 @@ def test_the_test_of_the_page(stub: Engine) -> None:
 def test_an_engine_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Unknown engine 'stub'") as error:
         planned(tmp_path)
-    assert error.value.where == f"{tmp_path / 'stub.ini'}:7"
+    assert error.value.where == f"{tmp_path}/cluster.ini:7"
     assert error.value.hint == (
         "Known engines: lmdeploy, sglang, vllm. For your own variable: start its name with my_, or list it "
         "in own_variables. Or write every setting of Headfirst as headfirst_NAME: then no other name is one."

@@ -6,11 +6,8 @@ import itertools
 from pathlib import Path
 
 import pytest
-from clusters import nodes
-from headfirst.control.inventory.inventory import load
+from clusters import catalogued, nodes, read
 from headfirst.decide.cluster.settings import ServiceSettings
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 
 ENGINE = ServiceSettings().engine_port
@@ -20,13 +17,9 @@ TENSOR_PARALLEL = {"--tp", "-tp", "--tp-size", "--tensor-parallel-size"}
 
 
 def planned(folder: Path, hosts: str, engine: str, model: str, more: str) -> Plan:
-    path = folder / "cluster.ini"
-    path.write_text(
-        f"{hosts}[all:vars]\nnic=eth0\nhca=mlx5_0\nib_gid_index=3\nmodel={model}\nengine={engine}\n{more}\n"
-    )
-    found = catalogue.lookup(model)
-    assert found is not None
-    return build(load([path]), {None: found})
+    network = "nic=eth0\nhca=mlx5_0\nib_gid_index=3\n"
+    text = f"{hosts}[all:vars]\n{network}model={model}\nengine={engine}\n{more}\n"
+    return catalogued(read(folder, text))
 
 
 def value(command: list[str], flags: set[str]) -> str:

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clusters import catalogued
 from command import deploy
 from headfirst.common.errors import InputError
 from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
 from headfirst.decide.plan.images import PROGRAMS
 from headfirst.decide.plan.types import Plan
 
@@ -29,9 +28,7 @@ def written(folder: Path, *lines: str) -> Path:
 
 
 def planned(folder: Path, *lines: str) -> Plan:
-    cluster, checkpoint = load([written(folder, *lines)]), catalogue.lookup(MODEL)
-    assert checkpoint
-    return build(cluster, {None: checkpoint})
+    return catalogued(load([written(folder, *lines)]))
 
 
 OWN = {"engine_image": ("SGLang", engines.get("sglang").images["cuda"]), **PROGRAMS}

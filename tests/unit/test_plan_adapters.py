@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from clusters import planned
+from clusters import catalogued, read
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.checkpoints.adapter import parse, read_folder, read_hub
@@ -21,10 +21,8 @@ from headfirst.control.cli.app import app
 from headfirst.control.deployment.hosts import head_folder
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.role_vars.weights import companion_vars, hub_tokens
-from headfirst.control.inventory.inventory import load
 from headfirst.control.live.ssh_access.ssh import CommandOutput
 from headfirst.decide.cluster.settings import ServiceSettings
-from headfirst.decide.model import catalogue
 from headfirst.decide.plan.types import Plan, PlannedService
 from headfirst.decide.plan.weights.decide import adapters
 from pydantic import ValidationError
@@ -99,16 +97,12 @@ def test_the_plan_lists_them_and_mounts_their_folders(monkeypatch: pytest.Monkey
 def test_whoever_fetches_an_adapter_has_the_token_of_its_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "two.ini"
     groups = {"head": "n1 ansible_host=10.0.0.1", "workers": "n2 ansible_host=10.0.0.2"}
     groups |= {"spares": "n3 ansible_host=10.0.0.3", "all:vars": "gpus=8\ngpu=H100-80G\nweights_fetch=all"}
     lines = [f"[{name}]\n{text}" for name, text in groups.items()]
-    path.write_text("\n".join([*lines, "model=deepseek-ai/DeepSeek-R1", "adapters=a=org/lora\n"]))
     monkeypatch.setitem(os.environ, "MODELSCOPE_API_TOKEN", "t0ken")
-    cluster = load([path])
-    checkpoint = catalogue.lookup("deepseek-ai/DeepSeek-R1")
-    assert checkpoint is not None
-    plan = planned(cluster, checkpoint)
+    cluster = read(tmp_path, "\n".join([*lines, "model=deepseek-ai/DeepSeek-R1", "adapters=a=org/lora\n"]))
+    plan = catalogued(cluster)
     (service,) = plan.services
     found = companion_vars(up_of(cluster, plan), service, service.adapters[0])
     assert {host: own["weights_hub_token"] for host, own in found.items()} == dict.fromkeys(

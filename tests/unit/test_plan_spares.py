@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from clusters import catalogued, read
 from headfirst.common.errors import InputError
 from headfirst.control.deployment.hosts.probe import lacks_facts
-from headfirst.control.inventory.inventory import load
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 
 INVENTORY = """
@@ -30,12 +28,7 @@ RANKS = "gpus=8 gpu=H100-80G"
 
 
 def planned(folder: Path, spare: str, inventory: str = INVENTORY) -> Plan:
-    path = folder / "cluster.ini"
-    path.write_text(inventory.format(ranks=RANKS, spare=spare))
-    made = load([path])
-    checkpoint = catalogue.lookup("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
-    assert checkpoint
-    return build(made, {made.services[0].name: checkpoint})
+    return catalogued(read(folder, inventory.format(ranks=RANKS, spare=spare)))
 
 
 def test_an_equal_spare_waits_for_each_rank(tmp_path: Path) -> None:
@@ -75,6 +68,4 @@ def test_a_spare_that_could_not_run_the_rank_is_refused(tmp_path: Path, spare: s
 
 
 def test_a_spare_that_may_take_over_is_probed_where_its_gpus_are_not_in_the_inventory(tmp_path: Path) -> None:
-    path = tmp_path / "cluster.ini"
-    path.write_text(INVENTORY.format(ranks=RANKS, spare=""))
-    assert lacks_facts(load([path]))
+    assert lacks_facts(read(tmp_path, INVENTORY.format(ranks=RANKS, spare="")))

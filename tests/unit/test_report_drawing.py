@@ -8,8 +8,8 @@ from pathlib import Path
 from xml.etree import ElementTree as xml
 
 import pytest
+from clusters import catalogued, read
 from headfirst.control.cli.app import app
-from headfirst.control.inventory.inventory import load
 from headfirst.control.report.drawing import WIDTH, _width, svg
 from headfirst.control.report.topology import (
     MOST_RANKS,
@@ -20,8 +20,6 @@ from headfirst.control.report.topology import (
     topology,
 )
 from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 from typer.testing import CliRunner
 
@@ -54,11 +52,7 @@ node02
 
 
 def made(folder: Path, text: str) -> Plan:
-    path = folder / "cluster.ini"
-    path.write_text(text)
-    cluster = load([path])
-    found = {service.name: catalogue.lookup(service.model_id) for service in cluster.services}
-    return build(cluster, {name: model for name, model in found.items() if model is not None})
+    return catalogued(read(folder, text))
 
 
 def short(hosts: int, settings: str = "") -> str:

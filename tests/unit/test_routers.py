@@ -8,17 +8,14 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from clusters import catalogued, read
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.phases import of_down, of_up
-from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers.blanks import filled
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
-from headfirst.decide.plan.types import Plan
 
 PORT, METRICS_PORT = ServiceSettings().router_port, ServiceSettings().router_metrics_port
 
@@ -46,17 +43,6 @@ replicas=1
 ROUTERS = "[router]\nedge1 ansible_host=192.0.2.8\nedge2 ansible_host=192.0.2.9\n"
 
 
-def cluster(folder: Path, text: str) -> Cluster:
-    path = folder / "mine.ini"
-    path.write_text(text)
-    return load([path])
-
-
-def planned(made: Cluster) -> Plan:
-    described = {one.name: catalogue.lookup(one.model_id) for one in made.services}
-    return build(made, {name: found for name, found in described.items() if found})
-
-
 def ends(made: Cluster) -> list[list[str]]:
     return [list(service.urls) for service in made.services]
 
@@ -78,30 +64,30 @@ def ends(made: Cluster) -> list[list[str]]:
     ],
 )
 def test_where_clients_find_a_service(tmp_path: Path, text: str, expected: list[list[str]]) -> None:
-    made = cluster(tmp_path, text)
+    made = read(tmp_path, text)
     assert ends(made) == expected
-    assert [service.urls for service in planned(made).services] == expected
+    assert [service.urls for service in catalogued(made).services] == expected
 
 
 def test_hosts_of_routers_need_no_ranks(tmp_path: Path) -> None:
-    made = cluster(tmp_path, TWO + ROUTERS + ALL)
+    made = read(tmp_path, TWO + ROUTERS + ALL)
     assert [host.name for host in made.hosts] == ["node1", "node2", "edge1", "edge2"]
     assert [host.name for host in made.ranks] == ["node1", "node2"]
 
 
 def test_a_plan_without_routers_does_not_mention_them(tmp_path: Path) -> None:
-    assert "router" not in planned(cluster(tmp_path, ONE + ALL)).model_dump_json()
+    assert "router" not in catalogued(read(tmp_path, ONE + ALL)).model_dump_json()
 
 
 @pytest.mark.parametrize("port", [f"router_port={ENGINE}", "router_metrics_port=5000"])
 def test_a_port_that_another_has_is_refused(tmp_path: Path, port: str) -> None:
     with pytest.raises(InputError, match="have the same port"):
-        cluster(tmp_path, f"{TWO}{ALL}replicas=2\n{port}\n")
+        read(tmp_path, f"{TWO}{ALL}replicas=2\n{port}\n")
 
 
 def test_the_plan_shows_the_whole_command_and_no_key(tmp_path: Path) -> None:
-    made = cluster(tmp_path, TWO + ALL + "replicas=2\nrouter_policy=round_robin\n")
-    (router,) = planned(made).services[0].routers
+    made = read(tmp_path, TWO + ALL + "replicas=2\nrouter_policy=round_robin\n")
+    (router,) = catalogued(made).services[0].routers
     assert (router.host, router.policy, router.container.name) == ("node1", "round_robin", "headfirst-router")
     words = router.container.command
     assert words[words.index("--policy") + 1] == "round_robin"
@@ -111,8 +97,8 @@ def test_the_plan_shows_the_whole_command_and_no_key(tmp_path: Path) -> None:
 
 
 def test_the_role_creates_what_the_plan_shows(tmp_path: Path) -> None:
-    made = cluster(tmp_path, SERVICES + ALL)
-    container = planned(made).services[0].routers[0].container
+    made = read(tmp_path, SERVICES + ALL)
+    container = catalogued(made).services[0].routers[0].container
     own = DataLoader().load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
     given = {"router_container": container.module_spec(), "router_name": container.name}
     found: dict[str, Any] = Templar(DataLoader(), variables={**own, **given}).template(
@@ -122,7 +108,7 @@ def test_the_role_creates_what_the_plan_shows(tmp_path: Path) -> None:
 
 
 def test_the_role_writes_the_keys_that_the_plan_shows(tmp_path: Path) -> None:
-    found = planned(cluster(tmp_path, ONE + ROUTERS + ALL)).services[0].routers[0].env_file
+    found = catalogued(read(tmp_path, ONE + ROUTERS + ALL)).services[0].routers[0].env_file
     keys = {"secret:api-key": "sk-service", "secret:router-key": "sk-routers"}
     own = DataLoader().load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
     given = {"router_api_key": "sk-service", "router_admin_key": "sk-routers"}
@@ -133,9 +119,9 @@ def test_the_role_writes_the_keys_that_the_plan_shows(tmp_path: Path) -> None:
 
 
 def test_every_router_knows_its_service_and_every_replica_its_routers(tmp_path: Path) -> None:
-    made = cluster(tmp_path, SERVICES + ROUTERS + ALL)
+    made = read(tmp_path, SERVICES + ROUTERS + ALL)
     secrets = Secrets().with_keys(["chat", "small"])
-    found = of_up(made, planned(made), secrets, Artifacts(Path("wheel")))
+    found = of_up(made, catalogued(made), secrets, Artifacts(Path("wheel")))
     routers = [phase for phase in found if phase.playbook == "router.yml"]
     assert [list(phase.variables) for phase in routers] == [["edge1", "edge2"]] * 2
     own = routers[1].variables["edge2"]
@@ -156,9 +142,9 @@ def test_every_router_knows_its_service_and_every_replica_its_routers(tmp_path: 
 
 
 def test_only_the_clusters_hosts_reach_the_routers_metrics(tmp_path: Path) -> None:
-    made = cluster(tmp_path, TWO + ROUTERS + ALL)
+    made = read(tmp_path, TWO + ROUTERS + ALL)
     secrets = Secrets()
-    (everything,) = of_up(made, planned(made), secrets, Artifacts(Path("wheel")))
+    (everything,) = of_up(made, catalogued(made), secrets, Artifacts(Path("wheel")))
     own = everything.variables["edge1"]
     assert own["host_tuning_rendezvous_ports"] == [str(METRICS_PORT)]
     assert own["check_ports"] == [PORT, METRICS_PORT]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clusters import catalogued, read
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running import phases, playbooks
@@ -13,13 +14,9 @@ from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_down, of_up
 from headfirst.control.deployment.running.role_vars.hosts import check_vars
-from headfirst.control.inventory.inventory import load
 from headfirst.control.run.result import RunResult, StageTime, joined
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.model import catalogue
-from headfirst.decide.plan.build import build
-from headfirst.decide.plan.types import Plan
 
 pytestmark = pytest.mark.usefixtures("no_hub")
 
@@ -30,12 +27,6 @@ HOSTS = "node1 ansible_host=192.0.2.1\nnode2 ansible_host=192.0.2.2\n"
 ALL = "[all:vars]\ngpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\nmodel_source=huggingface\n"
 CHAT = "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"
 SMALL = "Qwen/Qwen3-0.6B"
-
-
-def cluster(folder: Path, text: str) -> Cluster:
-    path = folder / "cluster.ini"
-    path.write_text(text)
-    return load([path])
 
 
 def services(chat: str = "", small: str = "", hosts: str = "node2\n", end: str = "") -> str:
@@ -50,11 +41,6 @@ def short(settings: str, hosts: int = 4) -> str:
     return f"[head]\nnode1 ansible_host=192.0.2.1\n[workers]\n{workers}\n{ALL}model={CHAT}\n{settings}\n"
 
 
-def planned(made: Cluster) -> Plan:
-    found = {service.name: catalogue.lookup(service.model_id) for service in made.services}
-    return build(made, {name: model for name, model in found.items() if model is not None})
-
-
 def layout(made: Cluster) -> dict[str, list[list[tuple[str, tuple[str, ...] | None]]]]:
     """Hosts and GPUs of each replica of each service."""
     return {
@@ -66,7 +52,7 @@ def layout(made: Cluster) -> dict[str, list[list[tuple[str, tuple[str, ...] | No
 
 
 def test_replicas_divide_the_hosts_in_their_order(tmp_path: Path) -> None:
-    made = cluster(tmp_path, short("replicas=2"))
+    made = read(tmp_path, short("replicas=2"))
     assert layout(made) == {
         "DeepSeek-R1-Distill-Llama-70B": [
             [("node1", None), ("node2", None)],
@@ -93,12 +79,12 @@ def test_replicas_divide_the_hosts_in_their_order(tmp_path: Path) -> None:
     ],
 )
 def test_a_replica_may_have_a_part_of_a_host(tmp_path: Path, settings: str, expected: Any) -> None:
-    made = cluster(tmp_path, short(settings, 1))
+    made = read(tmp_path, short(settings, 1))
     assert [replica.places[0].devices for replica in made.services[0].replicas] == expected
 
 
 def test_a_replica_may_span_hosts_by_its_number_of_gpus(tmp_path: Path) -> None:
-    made = cluster(tmp_path, short("gpus_per_replica=16"))
+    made = read(tmp_path, short("gpus_per_replica=16"))
     assert [[place.host.name for place in replica.places] for replica in made.services[0].replicas] == [
         ["node1", "node2"],
         ["node3", "node4"],
@@ -107,19 +93,19 @@ def test_a_replica_may_span_hosts_by_its_number_of_gpus(tmp_path: Path) -> None:
 
 def test_cpus_of_each_host_serve_as_many_replicas(tmp_path: Path) -> None:
     text = short("engine_device=cpu\nreplicas=4", 2).replace("gpus=8\ngpu=H100-80G\n", "")
-    hosts = [replica.head.name for replica in cluster(tmp_path, text).services[0].replicas]
+    hosts = [replica.head.name for replica in read(tmp_path, text).services[0].replicas]
     assert hosts == ["node1", "node1", "node2", "node2"]
 
 
 def test_services_share_a_host_with_gpus_and_ports_of_their_own(tmp_path: Path) -> None:
-    made = cluster(tmp_path, services("gpus_per_replica=4\nreplicas=3", "gpus_per_replica=1\nreplicas=2"))
+    made = read(tmp_path, services("gpus_per_replica=4\nreplicas=3", "gpus_per_replica=1\nreplicas=2"))
     assert layout(made) == {
         "chat": [[("node1", tuple("0123"))], [("node1", tuple("4567"))], [("node2", tuple("0123"))]],
         "small": [[("node2", ("4",))], [("node2", ("5",))]],
     }
     nodes = [
         (node.container.name, node.host, node.container.gpus, replica.engine_port, replica.dist_port)
-        for service in planned(made).services
+        for service in catalogued(made).services
         for replica in service.replicas
         for node in replica.nodes
     ]
@@ -132,7 +118,7 @@ def test_services_share_a_host_with_gpus_and_ports_of_their_own(tmp_path: Path) 
     ]
     configs = [
         volume.partition(":")[0]
-        for service in planned(made).services
+        for service in catalogued(made).services
         for replica in service.replicas
         for volume in replica.nodes[0].container.volumes
         if ".yaml:" in volume
@@ -163,13 +149,13 @@ def test_a_host_keeps_one_content_in_a_folder(
     hosts = "node4 ansible_host=192.0.2.4\n" if end else "node2\n"
     text = services(chat, f"gpus_per_replica=1\nreplicas=1\nserved_model_name=s\n{small}", hosts, end)
     with pytest.raises(InputError, match=what) as caught:
-        planned(cluster(tmp_path, text))
+        catalogued(read(tmp_path, text))
     assert "weights_dir=/var/lib/headfirst/models/small" in str(caught.value.hint)
-    planned(cluster(tmp_path, text.replace(small, f"{small}\nweights_dir=/data/small")))
+    catalogued(read(tmp_path, text.replace(small, f"{small}\nweights_dir=/data/small")))
 
 
 def test_a_setting_of_one_group_is_not_another_ones(tmp_path: Path) -> None:
-    made = cluster(tmp_path, services("gpus_per_replica=4\nreplicas=2", "engine_env='A=1'\nreplicas=1"))
+    made = read(tmp_path, services("gpus_per_replica=4\nreplicas=2", "engine_env='A=1'\nreplicas=1"))
     chat, small = made.services
     assert (chat.settings.engine_env, small.settings.engine_env) == ({}, {"A": "1"})
     assert small.settings.model == SMALL
@@ -221,7 +207,7 @@ def test_a_setting_of_one_group_is_not_another_ones(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_divided_is_refused(tmp_path: Path, text: str, what: str) -> None:
     with pytest.raises(InputError, match=what) as caught:
-        cluster(tmp_path, text)
+        read(tmp_path, text)
     assert caught.value.where
     assert caught.value.hint
 
@@ -238,15 +224,15 @@ def test_the_numbers_of_replicas_that_work_are_named(
     tmp_path: Path, hosts: int, count: int, hint: str
 ) -> None:
     with pytest.raises(InputError) as caught:
-        cluster(tmp_path, short(f"replicas={count}", hosts))
+        read(tmp_path, short(f"replicas={count}", hosts))
     assert caught.value.hint == hint
 
 
 def test_with_a_head_the_inventory_is_one_service(tmp_path: Path) -> None:
     text = short("").replace("[workers]", "[workers]\n") + "[all_gpus:children]\nhead\nworkers\n"
-    made = cluster(tmp_path, text + f"[all_gpus:vars]\nmodel={CHAT}\n")
+    made = read(tmp_path, text + f"[all_gpus:vars]\nmodel={CHAT}\n")
     assert [service.name for service in made.services] == [None]
-    assert planned(made).services[0].replicas[0].nodes[0].container.name == "headfirst-engine"
+    assert catalogued(made).services[0].replicas[0].nodes[0].container.name == "headfirst-engine"
 
 
 @pytest.mark.parametrize(
@@ -260,13 +246,13 @@ def test_with_a_head_the_inventory_is_one_service(tmp_path: Path) -> None:
     ],
 )
 def test_a_person_names_a_service_or_a_replica(tmp_path: Path, chosen: str | None, found: list[str]) -> None:
-    made = cluster(tmp_path, services("gpus_per_replica=4\nreplicas=2", "gpus_per_replica=1\nreplicas=1"))
+    made = read(tmp_path, services("gpus_per_replica=4\nreplicas=2", "gpus_per_replica=1\nreplicas=1"))
     assert [f"{service}/{replica.index}" for service, replica in made.chosen(chosen)] == found
 
 
 @pytest.mark.parametrize("chosen", ["chat/7", "other", "chat/x"])
 def test_another_name_is_refused_with_those_that_there_are(tmp_path: Path, chosen: str) -> None:
-    made = cluster(tmp_path, services("gpus_per_replica=4\nreplicas=2", "gpus_per_replica=1\nreplicas=1"))
+    made = read(tmp_path, services("gpus_per_replica=4\nreplicas=2", "gpus_per_replica=1\nreplicas=1"))
     with pytest.raises(InputError) as caught:
         made.chosen(chosen)
     assert "chat" in str(caught.value)
@@ -289,17 +275,17 @@ def test_each_service_has_a_key_of_its_own() -> None:
 def up(made: Cluster) -> list[phases.Phase]:
     secrets = Secrets().with_keys(service.name for service in made.services)
     files = Artifacts(Path("wheel"))
-    return of_up(made, planned(made), secrets, files)
+    return of_up(made, catalogued(made), secrets, files)
 
 
 def test_one_replica_is_one_run(tmp_path: Path) -> None:
-    made = cluster(tmp_path, short(""))
+    made = read(tmp_path, short(""))
     assert [phase.playbook for phase in up(made)] == ["up.yml"]
     assert [phase.playbook for phase in of_down(made)] == ["down.yml"]
 
 
 def test_replicas_follow_one_another(tmp_path: Path) -> None:
-    made = cluster(tmp_path, services("gpus_per_replica=8", "", "node3 ansible_host=192.0.2.3\n"))
+    made = read(tmp_path, services("gpus_per_replica=8", "", "node3 ansible_host=192.0.2.3\n"))
     found = up(made)
     assert [phase.playbook for phase in found] == [
         "check.yml",
@@ -342,18 +328,18 @@ def test_replicas_follow_one_another(tmp_path: Path) -> None:
 
 
 def test_an_adapter_is_brought_like_weights(tmp_path: Path) -> None:
-    made = cluster(tmp_path, short("adapters=sql=org/lora-sql", 1))
+    made = read(tmp_path, short("adapters=sql=org/lora-sql", 1))
     found = up(made)
     weights = [phase.variables["node1"] for phase in found if phase.playbook == "weights.yml"]
     assert [own["weights_model"] for own in weights] == [CHAT, "org/lora-sql"]
     assert weights[1]["weights_name"] == "sql"
-    container = planned(made).services[0].replicas[0].nodes[0].container
+    container = catalogued(made).services[0].replicas[0].nodes[0].container
     folder = f"{weights[1]['weights_dir']}/sql"
     assert f"{folder}:{folder}:ro" in container.volumes
 
 
 def test_tags_and_limit_leave_out_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = cluster(tmp_path, services("gpus_per_replica=4", "", "node3 ansible_host=192.0.2.3\n"))
+    made = read(tmp_path, services("gpus_per_replica=4", "", "node3 ansible_host=192.0.2.3\n"))
     ran: list[tuple[str, frozenset[str] | None]] = []
 
     def run(playbook: str, _: RunOptions, limited: Cluster, *__: Any, **___: Any) -> RunResult:
@@ -368,7 +354,7 @@ def test_tags_and_limit_leave_out_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("limit", "tag"), [(["node2"], "webui"), (None, "proxy")])
 def test_stages_that_act_on_no_host_are_refused(tmp_path: Path, limit: list[str] | None, tag: str) -> None:
-    made = cluster(tmp_path, services("gpus_per_replica=4", "", "node3 ansible_host=192.0.2.3\n"))
+    made = read(tmp_path, services("gpus_per_replica=4", "", "node3 ansible_host=192.0.2.3\n"))
     options = RunOptions(made.inventories, tags=(tag,))
     with pytest.raises(InputError, match="acts on a host"):
         playbooks.run_phases(up(made), options, made.limited(limit), None)  # type: ignore[arg-type]
@@ -385,9 +371,7 @@ def test_results_of_several_runs_are_one() -> None:
 
 
 def test_the_chat_page_asks_the_router_of_a_service_with_replicas(tmp_path: Path) -> None:
-    made = cluster(
-        tmp_path, services("gpus_per_replica=8", "task=embedding", "node3 ansible_host=192.0.2.3\n")
-    )
+    made = read(tmp_path, services("gpus_per_replica=8", "task=embedding", "node3 ansible_host=192.0.2.3\n"))
     found = up(made)[-1]
     own = next(iter(found.variables.values()))
     urls = own["open_webui_container"]["environment"]["OPENAI_API_BASE_URLS"].split(";")
@@ -397,19 +381,19 @@ def test_the_chat_page_asks_the_router_of_a_service_with_replicas(tmp_path: Path
 
 def test_the_check_compares_hosts_of_one_service(tmp_path: Path) -> None:
     own = services(small="gpus_per_replica=1\nreplicas=1", chat="gpus_per_replica=4\nreplicas=3")
-    made = cluster(tmp_path, own)
-    found = check_vars(made, planned(made))
+    made = read(tmp_path, own)
+    found = check_vars(made, catalogued(made))
     assert {host: set(variables["check_services"]) for host, variables in found.items()} == {
         "node1": {"chat"},
         "node2": {"chat", "small"},
     }
-    short_form = cluster(tmp_path, short(""))
+    short_form = read(tmp_path, short(""))
     assert all(
         variables["check_services"] == []
-        for variables in check_vars(short_form, planned(short_form)).values()
+        for variables in check_vars(short_form, catalogued(short_form)).values()
     )
 
 
 def test_a_cluster_that_only_embeds_has_no_chat_page(tmp_path: Path) -> None:
-    made = cluster(tmp_path, short("task=embedding\nmodel=Qwen/Qwen3-0.6B", 1))
-    assert planned(made).webui is None
+    made = read(tmp_path, short("task=embedding\nmodel=Qwen/Qwen3-0.6B", 1))
+    assert catalogued(made).webui is None
