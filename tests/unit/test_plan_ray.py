@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -10,10 +9,9 @@ from unittest.mock import Mock
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException
 from ansible_collections.headfirst.serving.plugins.modules import image_info
-from clusters import planned, with_hosts, with_settings
+from clusters import catalogued, on, with_settings
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.model import catalogue
 from headfirst.decide.plan.types import PlannedService
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,13 +21,7 @@ INVENTORY = f"[head]\nn0 ansible_host=192.0.2.1\n\n[all:vars]\nmodel={MODEL}\n"
 
 
 def plan(cluster: Cluster, **settings: Any) -> PlannedService:
-    checkpoint = catalogue.lookup(MODEL)
-    assert checkpoint is not None
-    hosts = [
-        replace(cluster.hosts[0], name=f"n{rank}", address=f"192.0.2.{rank + 1}", gpus=1, gpu="A100-80G")
-        for rank in range(2)
-    ]
-    return planned(with_hosts(with_settings(cluster, **settings), hosts), checkpoint).services[0]
+    return catalogued(on(with_settings(cluster, **settings), "2 x 1 x A100-80G")).services[0]
 
 
 @pytest.mark.parametrize(

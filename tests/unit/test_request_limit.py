@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
-from clusters import planned, with_hosts, with_settings
+from clusters import on, planned, with_settings
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.model import catalogue
 from headfirst.decide.model.caches import RecurrentState
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.types import PlannedService
+from known_models import model
 
 # Nemotron-Nano-9B-v2: Mamba-2 in 27 layers, attention in four.
 STATE = RecurrentState(
@@ -27,16 +24,13 @@ INVENTORY = "[head]\nn0 ansible_host=192.0.2.1\n\n[all:vars]\nmodel=x\nengine=vl
 
 
 def hybrid() -> Checkpoint:
-    model = catalogue.lookup("deepseek-ai/DeepSeek-R1-Distill-Llama-8B")
-    assert model is not None
     types = ("linear",) * 27 + ("full",) * 4 + ("none",) * 25
-    return model.model_copy(update={"layers": 56, "layer_types": types, "recurrent": STATE})
+    return model("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", layers=56, layer_types=types, recurrent=STATE)
 
 
 def plan(cluster: Cluster, *arguments: str, gpu: str = "A10") -> PlannedService:
-    host = replace(cluster.hosts[0], gpus=1, gpu=gpu)
-    changed: Any = with_settings(cluster, engine_args=list(arguments))
-    return planned(with_hosts(changed, [host]), hybrid()).services[0]
+    changed = with_settings(cluster, engine_args=list(arguments))
+    return planned(on(changed, f"1 x {gpu}"), hybrid()).services[0]
 
 
 def test_the_number_of_requests_is_lowered(cluster: Cluster) -> None:
