@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from clusters import catalogued
 from headfirst.control.bench.load import SHAPES
 from headfirst.control.bench.result import BenchResult, BenchSubject
 from headfirst.control.cli.shown.bench import print_result
@@ -15,7 +16,7 @@ from headfirst.control.deployment.measuring import chat_service
 from headfirst.decide.cluster.types import Cluster, Replica, Service
 from headfirst.decide.plan.compile_cache import PROGRAM
 from rich.console import Console
-from test_disaggregation import PAIR, cluster, planned
+from test_disaggregation import PAIR, cluster
 
 DIVIDED = f"{PAIR}prefill_tensor_parallel=4\nprefill_pipeline_parallel=2\ndecode_tensor_parallel=8\n"
 
@@ -36,7 +37,7 @@ def running(monkeypatch: pytest.MonkeyPatch) -> None:
 def subject_of(its: Cluster, *, is_routed: bool) -> BenchSubject:
     service = its.services[0]
     return chat_service.subject_of(
-        its, service, service.replicas[0], planned(its).services[0], is_routed=is_routed
+        its, service, service.replicas[0], catalogued(its).services[0], is_routed=is_routed
     )
 
 

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clusters import catalogued, read
 from headfirst.common.untrusted import UntrustedError
-from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
 from headfirst.decide.engines import answers
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.hardware import gpus
-from headfirst.decide.model import catalogue
 from headfirst.decide.package_data import read_json
-from headfirst.decide.plan.build import build
+from known_models import model
 
 IMAGE = "sha256:" + "0123456789ab" + "c" * 52
 
@@ -35,23 +34,19 @@ def engine(name: str, **changes: Any) -> Engine:
 def test_tables_that_an_image_lacks_refuse_nothing(name: str) -> None:
     asked = engine(name, version="9.8.7", support={})
     for id in ("Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-VL-8B-Instruct", "openai/gpt-oss-20b"):
-        model = catalogue.lookup(id)
-        assert model is not None
-        unknown = model.model_copy(update={"architecture": "NewForCausalLM"})
-        for checkpoint in (model, unknown):
-            assert asked.support_problems(checkpoint, gpus.find("H100-80G"), model.tasks[0], {}) == []
-        assert asked.fp8_capability(model) is not None
+        for checkpoint in (model(id), model(id, architecture="NewForCausalLM")):
+            assert asked.support_problems(checkpoint, gpus.find("H100-80G"), checkpoint.tasks[0], {}) == []
+        assert asked.fp8_capability(model(id)) is not None
     assert asked.version == "9.8.7"
 
 
 @pytest.mark.parametrize("name", engines.names())
 def test_each_table_may_be_missing(name: str) -> None:
     support = document(name)["support"]
-    model = catalogue.lookup("Qwen/Qwen3-8B")
-    assert model is not None
+    qwen, gpu = model("Qwen/Qwen3-8B"), gpus.find("A100-80G")
     for missing in support:
         asked = engine(name, support={key: value for key, value in support.items() if key != missing})
-        assert asked.support_problems(model, gpus.find("A100-80G"), "chat", {}) == [], missing
+        assert asked.support_problems(qwen, gpu, "chat", {}) == [], missing
 
 
 def test_the_image_decides_and_the_inventory_names_it() -> None:
@@ -59,9 +54,7 @@ def test_the_image_decides_and_the_inventory_names_it() -> None:
     assert asked.described_by == "the image sha256:0123456789ab"
     assert asked.default_image("cuda") == "lmsysorg/sglang:v0.5.23"
     assert engines.get("sglang", asked.version).version == "0.5.24.dev3+g12ab"
-    model = catalogue.lookup("Qwen/Qwen3-8B")
-    assert model is not None
-    (problem,) = asked.support_problems(model, None, "chat", {})
+    (problem,) = asked.support_problems(model("Qwen/Qwen3-8B"), None, "chat", {})
     assert problem.startswith("SGLang 0.5.24.dev3+g12ab has no model class Qwen3ForCausalLM")
 
 
@@ -114,17 +107,12 @@ def test_a_plan_is_of_what_the_image_answered(tmp_path: Path) -> None:
         for option in given["options"]
         if option["dest"] not in ("tool_call_parser", "sleep_on_idle", "admin_api_key")
     ]
-    path = tmp_path / "cluster.ini"
-    path.write_text(
-        "[head]\nn0 ansible_host=192.0.2.1\n[all:vars]\nmodel=Qwen/Qwen3-8B\nparsers=auto\n"
-        "engine_device=cpu\ncpu_cores=0-15\nengine_image=team/sglang:nightly\n"
-    )
-    cluster = load([path])
+    lines = "model=Qwen/Qwen3-8B\nparsers=auto\nengine_device=cpu\ncpu_cores=0-15\n"
+    image = "engine_image=team/sglang:nightly\n"
+    cluster = read(tmp_path, f"[head]\nn0 ansible_host=192.0.2.1\n[all:vars]\n{lines}{image}")
     told = answers.of_document(given, "sglang", where="n0", image=IMAGE)
     services = tuple(replace(service, answers=told) for service in cluster.services)
-    model = catalogue.lookup("Qwen/Qwen3-8B")
-    assert model is not None
-    (service,) = build(replace(cluster, services=services), {None: model}).services
+    (service,) = catalogued(replace(cluster, services=services)).services
     assert (service.engine_version, service.engine_described_by) == (
         "0.5.24",
         "the image sha256:0123456789ab",

@@ -10,11 +10,11 @@ from headfirst.control.inventory import names
 from headfirst.decide import engines
 from headfirst.decide.engines.base import LaunchRequest
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.model import catalogue
+from known_models import model
 from together import together
 
 ENGINES = [engines.get(name) for name in engines.names()]
-QWEN = catalogue.lookup("Qwen/Qwen3-8B")
+QWEN = model("Qwen/Qwen3-8B")
 
 
 @pytest.mark.parametrize("name", engines.names())

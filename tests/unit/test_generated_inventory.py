@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from headfirst.control.deployment.running import inventory
 from headfirst.control.inventory.inventory import load
@@ -75,12 +74,6 @@ PLAYBOOK = """
         dest: "{{ folder }}/failure"
         mode: "0600"
 """
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Cluster:
-    (tmp_path / "cluster.ini").write_text(INVENTORY)
-    return load([tmp_path / "cluster.ini"])
 
 
 def play(tmp_path: Path, planned: Path, playbook: str = PLAYBOOK) -> subprocess.CompletedProcess[str]:
@@ -165,6 +158,7 @@ def test_ansible_reads_what_was_written(tmp_path: Path, cluster: Cluster) -> Non
 def test_what_is_decided_has_precedence_over_host_vars(tmp_path: Path, cluster: Cluster) -> None:
     """A role's variable may be called like a setting, and so may one of another program."""
     users, folder = tmp_path / "cluster.ini", tmp_path / "planned"
+    users.write_text(INVENTORY)
     (tmp_path / "host_vars").mkdir()
     (tmp_path / "host_vars" / "node1.yml").write_text("weights_dir: /theirs\nproxy_port: 3128\n")
     folder.mkdir()

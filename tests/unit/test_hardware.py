@@ -15,8 +15,8 @@ from headfirst.control.deployment.running import inventory
 from headfirst.control.deployment.running.role_vars.hosts import check_vars, hardware_vars
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.model import catalogue
 from headfirst.decide.plan.host import devices
+from known_models import model
 from recorded_hosts import facts
 
 INVENTORY = """
@@ -56,7 +56,7 @@ def without_rdma(made: Cluster) -> Cluster:
 
 def groups(made: Cluster, tmp_path: Path) -> dict[str, list[str]]:
     """Hosts by group, as the playbooks will see them."""
-    inventory.write(tmp_path / "plan.yml", made, hardware_vars(made, planned(made, _described())), {})
+    inventory.write(tmp_path / "plan.yml", made, hardware_vars(made, planned(made, model())), {})
     children = yaml.safe_load((tmp_path / "plan.yml").read_text())["all"]["children"]
     return {name: list(group["hosts"]) for name, group in children.items()}
 
@@ -103,7 +103,7 @@ def test_roles_for_devices_go_to_the_hosts_that_have_them(
 
 def test_a_plan_can_be_made_before_the_driver_so_that_the_check_can_run(tmp_path: Path) -> None:
     made = cluster(tmp_path, NO_GPU_DRIVER)
-    plan = planned(made, _described())
+    plan = planned(made, model())
     assert plan.services[0].fit.fits is None
     asked = check_vars(made, plan)["node2"]
     assert asked["check_roles_to_come"] == [
@@ -128,7 +128,7 @@ def test_a_plan_can_be_made_before_the_driver_so_that_the_check_can_run(tmp_path
 def test_a_plan_without_ssh_for_any_gpu(tmp_path: Path, written: str, convert: bool, memory: int) -> None:
     path = tmp_path / "any.ini"
     path.write_text(INVENTORY + "gpus=8\n" + written.replace(" ", "\n") + "\n")
-    [service] = planned(load([path]), _described()).services
+    [service] = planned(load([path]), model()).services
     assert service.convert_to_bf16 is convert
     assert service.fit.gpu_memory_bytes == memory
 
@@ -141,9 +141,3 @@ def test_the_inventory_wins_over_what_the_host_reports(tmp_path: Path) -> None:
     assert (made.head.gpu_memory_bytes, made.head.gpu_capability) == (81920 << 20, None)
     made = cluster(tmp_path, NO_GPU_DRIVER, "")
     assert (made.head.gpu_memory_bytes, made.head.gpu_capability) == (None, None)
-
-
-def _described() -> Any:
-    found = catalogue.lookup("deepseek-ai/DeepSeek-R1", note="")
-    assert found is not None
-    return found

@@ -15,7 +15,7 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts.probe import lacks_facts, with_facts
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.hardware import facts as host_facts
-from headfirst.decide.model import catalogue
+from known_models import model
 from recorded_hosts import SHAPES, facts
 
 INVENTORY = """
@@ -176,9 +176,3 @@ def test_the_driver_reports_capabilities_by_bus(tmp_path: Path) -> None:
     assert by_bus["0000:07:00.0"] == "8.0"
     assert by_bus["0000:0a:00.0"] == "9.0"
     assert set(by_bus.values()) == {"8.0", "9.0", ""}
-
-
-def model(id: str) -> Any:
-    found = catalogue.lookup(id)
-    assert found is not None
-    return found

@@ -9,30 +9,23 @@ from typing import Any
 import pytest
 from clusters import planned, with_hosts, with_settings
 from headfirst.common.errors import InputError
-from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.engines.host_memory import HostRequest, KeptMemory
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.model import catalogue
-from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.host.requirements import requirements
 from headfirst.decide.plan.types import Plan
+from known_models import model as known
 
 GIB, GB = 2**30, 10**9
 MODEL, LATENT = "Qwen/Qwen3-32B", "deepseek-ai/DeepSeek-R1"
+INVENTORY = f"[head]\nn0 ansible_host=192.0.2.1\n\n[all:vars]\nmodel={MODEL}\n"
 HICACHE = "--enable-hierarchical-cache"
 SIMPLE = (
     '{"kv_connector": "SimpleCPUOffloadConnector", "kv_role": "kv_both", "kv_connector_extra_config": %s}'
 )
 NONE = "{}"
 EACH = '{"cpu_bytes_to_use_per_rank": 1073741824}'
-
-
-def checkpoint(model: str = MODEL) -> Checkpoint:
-    known = catalogue.lookup(model)
-    assert known is not None
-    return known
 
 
 def kept(
@@ -52,7 +45,7 @@ def kept(
     if engine == "sglang" and role:
         values = {**values, "disaggregation_mode": role}
     request = HostRequest(
-        checkpoint=checkpoint(model),
+        checkpoint=known(model),
         layout=layout or Layout(4),
         ranks=ranks,
         values=values,
@@ -158,13 +151,6 @@ def test_an_offloaded_cache_takes_the_place_of_the_connector_between_replicas() 
     assert "between prefill and decode" in problem
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    path = tmp_path_factory.mktemp("cluster") / "cluster.ini"
-    path.write_text(f"[head]\nn0 ansible_host=192.0.2.1\n\n[all:vars]\nmodel={MODEL}\n")
-    return load([path])
-
-
 def on_host(
     cluster: Cluster, memory: int | None, *, gpu: str = "H100-80G", gpus: int = 4, **given: Any
 ) -> Cluster:
@@ -176,7 +162,7 @@ def on_host(
 
 
 def plan(cluster: Cluster, memory: int | None, **given: Any) -> Plan:
-    return planned(on_host(cluster, memory, **given), checkpoint())
+    return planned(on_host(cluster, memory, **given), known(MODEL))
 
 
 def test_what_exceeds_the_hosts_memory_is_refused_with_the_largest_value(cluster: Cluster) -> None:
@@ -250,7 +236,7 @@ def test_what_only_an_estimate_exceeds_is_planned(cluster: Cluster) -> None:
 
 def test_sglang_lowers_its_default_itself(cluster: Cluster) -> None:
     its = on_host(cluster, 100, engine_args=HICACHE)
-    made = planned(its, checkpoint())
+    made = planned(its, known(MODEL))
     assert made.services[0].host_memory
     assert made.services[0].host_memory.bytes == 72 * GIB  # 0.8 × (100 − 10)
     assert requirements(its, made, its.hosts[0])["check_min_memory_gb"] == round(10 * GIB / GB, 1)
@@ -258,7 +244,7 @@ def test_sglang_lowers_its_default_itself(cluster: Cluster) -> None:
 
 def test_memory_that_is_not_known_is_required_of_the_host(cluster: Cluster) -> None:
     its = on_host(cluster, None, engine="vllm", engine_args="--kv-offloading-size 100")
-    made = planned(its, checkpoint())
+    made = planned(its, known(MODEL))
     service = made.services[0]
     assert service.host_memory and "--probe reads it" in service.host_memory.reason
     required = requirements(its, made, its.hosts[0])
@@ -289,7 +275,7 @@ def test_weights_in_host_memory_are_not_on_the_gpu(cluster: Cluster, engine: str
     assert service.fit.fits
     assert service.fit.offloaded_bytes_per_rank == 50 * GIB
     whole = service.fit.weight_bytes_per_rank + 50 * GIB
-    assert whole == pytest.approx(checkpoint().total_bytes, rel=0.01)
+    assert whole == pytest.approx(known(MODEL).total_bytes, rel=0.01)
     assert service.host_memory and service.host_memory.terms == {"weights": 50 * GIB}
 
 

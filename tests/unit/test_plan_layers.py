@@ -6,42 +6,32 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from clusters import planned
+from clusters import planned, read
 from headfirst.common.errors import InputError
 from headfirst.control.cli.shown.plan import print_plan
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.artifacts import Artifacts
-from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.model import catalogue
-from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.types import Weights
 from headfirst.decide.plan.weights.layers import by_host
 from headfirst.node.weights.layers import read_layers
+from known_models import model
 from run_variables import up_variables
 
 GB = 10**9
 RAY = ["engine=vllm", "engine_runtime=ray", "engine_image=acme/vllm-ray:v0.33.0"]
 
 
-def r1() -> Checkpoint:
-    found = catalogue.lookup("deepseek-ai/DeepSeek-R1")
-    assert found is not None
-    return found
-
-
 def cluster(folder: Path, nodes: int, *settings: str) -> Cluster:
     hosts = [f"n{rank} ansible_host=10.0.0.{rank}" for rank in range(1, nodes + 1)]
     lines = ["[head]", hosts[0], "[workers]", *hosts[1:], "[all:vars]", "gpus=8", "gpu=H100-80G"]
-    inventory = folder / "cluster.ini"
-    inventory.write_text("\n".join([*lines, f"model={r1().id}", *settings]) + "\n")
-    return load([inventory])
+    return read(folder, "\n".join([*lines, f"model={model().id}", *settings]) + "\n")
 
 
 def weights(folder: Path, nodes: int, *settings: str) -> Weights:
-    return planned(cluster(folder, nodes, *settings), r1()).services[0].weights
+    return planned(cluster(folder, nodes, *settings), model()).services[0].weights
 
 
 def spans(found: Weights) -> dict[str, str]:
@@ -111,7 +101,7 @@ def test_the_time_and_the_disk_follow(tmp_path: Path) -> None:
 
 def test_the_roles_and_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = cluster(tmp_path, 2, "tensor_parallel=8", "pipeline_parallel=2")
-    plan = planned(made, r1())
+    plan = planned(made, model())
     print_plan(plan)
     assert "n2: layers 30-60, at most 385.0 GB" in capsys.readouterr().out
     for variables in up_variables(made, plan, Secrets(), Artifacts(Path("/none"))).values():
@@ -133,7 +123,7 @@ def test_a_host_with_ranks_of_two_replicas_needs_all_that_these_load(tmp_path: P
     pairs = ((first, second), (second, third))
     replicas = tuple(replace(service.replicas[0], index=at, places=places) for at, places in enumerate(pairs))
     sizes = Layout(tensor=8, pipeline=2)
-    found = by_host(replace(service, replicas=replicas), engines.get("vllm"), r1(), sizes)
+    found = by_host(replace(service, replicas=replicas), engines.get("vllm"), model(), sizes)
     assert found == {first.host.name: range(31), second.host.name: range(61), third.host.name: range(31, 61)}
 
 
@@ -143,7 +133,7 @@ def test_members_are_in_order_and_a_spare_needs_every_layer(
 ) -> None:
     settings = ["tensor_parallel=8", "pipeline_parallel=2", f"weights_fetch={fetch}"]
     made = cluster(tmp_path, 2, *settings, "[spares]", "n3 ansible_host=10.0.0.3")
-    members = planned(made, r1()).services[0].weights.members
+    members = planned(made, model()).services[0].weights.members
     assert [(member.host, member.layers) for member in members] == [
         ("n1", "0-29"), ("n2", "30-60"), ("n3", "0-60"),
     ]  # fmt: skip

@@ -14,8 +14,8 @@ from headfirst.control.cli.shown.plan import print_plan
 from headfirst.control.deployment.hosts.probe import lacks_facts
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware.facts import NetworkFacts
-from headfirst.decide.model import catalogue
 from headfirst.decide.plan.host.network import choose
+from known_models import model
 from recorded_hosts import facts
 
 Ranks = Callable[..., list[Host]]
@@ -211,9 +211,7 @@ def test_the_ranks_get_it_and_the_person_reads_it(
 ) -> None:
     hosts = ranks("hgx-a100-roce", "192.168.5.4")
     hosts += [replace(hosts[1], name=f"node{n}") for n in (3, 4)]
-    described = catalogue.lookup("deepseek-ai/DeepSeek-R1")
-    assert described is not None
-    whole = planned(with_hosts(cluster, hosts), described)
+    whole = planned(with_hosts(cluster, hosts), model())
     env = nodes(whole)[0].container.environment
     assert (env["NCCL_SOCKET_IFNAME"], env["GLOO_SOCKET_IFNAME"]) == ("=eth0", "eth0")
     assert (env["NCCL_IB_HCA"], env["NCCL_IB_GID_INDEX"]) == ("=mlx5_1,mlx5_2,mlx5_3,mlx5_4", "3")

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import planned, with_hosts, with_settings
+from clusters import planned, read, with_hosts, with_settings
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts.probe import lacks_facts
 from headfirst.control.deployment.running.role_vars.engine import replica_vars
-from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware.facts import FolderFacts
-from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.types import Weights
 from run_variables import up_of
+from known_models import model
 
 GB = 10**9
 INVENTORY = """
@@ -48,8 +47,7 @@ def cluster(tmp_path: Path) -> Cluster:
 
 
 def inventory(folder: Path, gpu: str) -> Cluster:
-    (folder / "cluster.ini").write_text(INVENTORY.format(gpu=gpu))
-    return load([folder / "cluster.ini"])
+    return read(folder, INVENTORY.format(gpu=gpu))
 
 
 def seeing(cluster: Cluster, folders: Sequence[FolderFacts | None], **facts: Any) -> Cluster:
@@ -61,9 +59,7 @@ def seeing(cluster: Cluster, folders: Sequence[FolderFacts | None], **facts: Any
 
 @pytest.fixture
 def checkpoint() -> Checkpoint:
-    found = catalogue.lookup("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
-    assert found
-    return found
+    return model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
 
 
 def weights(cluster: Cluster, checkpoint: Checkpoint) -> Weights:
@@ -126,8 +122,7 @@ def test_a_shared_weights_dir_is_written_once(cluster: Cluster, checkpoint: Chec
 
 
 def test_what_is_converted_is_staged_and_never_in_place(tmp_path: Path) -> None:
-    r1 = catalogue.lookup("deepseek-ai/DeepSeek-R1")
-    assert r1
+    r1 = model()
     seen = seeing(inventory(tmp_path, "A100-80G"), [folder("a")] * 4)
     found = weights(seen, r1)
     assert (found.placement, "converts its copy" in found.placement_reason) == ("staged", True)

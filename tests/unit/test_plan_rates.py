@@ -20,9 +20,9 @@ from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.role_vars.hosts import check_vars
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.model import catalogue
 from headfirst.decide.plan.types import Plan, Rate
 from headfirst.decide.plan.weights.duration import GBIT, connections, rates
+from known_models import model
 from run_variables import up_variables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,9 +34,7 @@ def cluster(*extra: str, inventory: str = "a100x4.ini") -> Cluster:
 
 
 def plan(made: Cluster) -> Plan:
-    described = catalogue.lookup("deepseek-ai/DeepSeek-R1")
-    assert described is not None
-    return planned(made, described)
+    return planned(made, model())
 
 
 def known(made: Cluster) -> dict[str, tuple[str, str]]:

@@ -17,6 +17,7 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import trust
 from headfirst.decide.plan.types import Plan
+from known_models import model
 from typer.testing import CliRunner
 
 R1 = "deepseek-ai/DeepSeek-R1"
@@ -31,9 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def planned(cluster: Cluster, checkpoint: Checkpoint | None = None, **settings: Any) -> Plan:
-    found = checkpoint or catalogue.lookup(R1)
-    assert found is not None
-    return clusters.planned(clusters.with_settings(cluster, **settings), found)
+    return clusters.planned(clusters.with_settings(cluster, **settings), checkpoint or model(R1))
 
 
 def has_flag(plan: Plan) -> bool:
@@ -48,9 +47,7 @@ def test_the_catalogue_names_whole_commits() -> None:
     assert len(listed) == 2
     assert all(re.fullmatch(r"[0-9a-f]{40}", commit) for commit in listed)
     for id in catalogue.ids():
-        model = catalogue.lookup(id)
-        assert model is not None
-        assert model.remote_code or catalogue.trusted_commit(id, "huggingface") is None
+        assert model(id).remote_code or catalogue.trusted_commit(id, "huggingface") is None
         assert catalogue.trusted_commit(id, "modelscope") is None
 
 
@@ -92,9 +89,7 @@ def test_a_commit_that_is_named_is_the_same(cluster: Cluster) -> None:
 
 
 def test_any_other_model_with_code_is_not_trusted(cluster: Cluster) -> None:
-    found = catalogue.lookup("Qwen/QwQ-32B")
-    assert found is not None
-    plan = planned(cluster, found.model_copy(update={"remote_code": True}), model="Qwen/QwQ-32B")
+    plan = planned(cluster, model("Qwen/QwQ-32B", remote_code=True), model="Qwen/QwQ-32B")
     assert not has_flag(plan)
     assert "stops while loading" in plan.services[0].trust_reason
     assert "`trust_remote_code=true`" in plan.services[0].trust_reason
@@ -103,7 +98,7 @@ def test_any_other_model_with_code_is_not_trusted(cluster: Cluster) -> None:
 @pytest.mark.parametrize("id", ["moonshotai/Kimi-K2.5", "moonshotai/Kimi-K2-Instruct"])
 def test_a_family_that_needs_its_code_is_refused_without(cluster: Cluster, id: str) -> None:
     """L2: it failed after a download of 85 minutes."""
-    checkpoint = catalogue.lookup(id)
+    checkpoint = model(id)
     with pytest.raises(InputError, match="needs its own Python code, which may not run") as raised:
         planned(cluster, checkpoint, model=id)
     assert "write `trust_remote_code=true` under [all:vars]" in str(raised.value.hint)
@@ -111,7 +106,7 @@ def test_a_family_that_needs_its_code_is_refused_without(cluster: Cluster, id: s
 
 
 def test_a_model_without_code(cluster: Cluster) -> None:
-    plan = planned(cluster, catalogue.lookup("Qwen/QwQ-32B"), model="Qwen/QwQ-32B")
+    plan = planned(cluster, model("Qwen/QwQ-32B"), model="Qwen/QwQ-32B")
     assert not has_flag(plan)
     assert plan.services[0].trust_reason == "The model contains no code."
 

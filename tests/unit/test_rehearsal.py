@@ -28,9 +28,9 @@ from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.diagnose.phases import phases
 from headfirst.decide.diagnose.types import NodeFacts
 from headfirst.decide.engines.base import Values
-from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.types import Rehearsal
+from known_models import model
 
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
 
@@ -42,9 +42,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture(scope="module")
 def deepseek() -> Checkpoint:
-    model = catalogue.lookup("deepseek-ai/DeepSeek-V3")
-    assert model is not None
-    return model
+    return model("deepseek-ai/DeepSeek-V3")
 
 
 def rehearsal(cluster: Cluster, model: Checkpoint, **settings: Any) -> Rehearsal:
@@ -103,9 +101,7 @@ def test_when_up_rehearses_a_large_model(
 
 def test_the_start_of_a_small_model_is_soon_enough() -> None:
     one = load([INVENTORIES / "h200x1.ini"])
-    small = catalogue.lookup("Qwen/Qwen3-0.6B")
-    assert small is not None
-    assert not rehearsal(with_settings(one), small).in_up
+    assert not rehearsal(with_settings(one), model("Qwen/Qwen3-0.6B")).in_up
 
 
 def test_up_rehearses_the_service_that_it_brings(cluster: Cluster, deepseek: Checkpoint) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import Phase
 from headfirst.control.deployment.verbs import rollback as rolling
 from headfirst.control.deployment.verbs.rollback import previous
-from headfirst.control.inventory.inventory import load
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.result import RunResult
 from headfirst.decide.cluster.types import Cluster
@@ -45,18 +43,6 @@ hca=none
 CHAT = ("headfirst-engine-chat", "headfirst-engine-chat-1")
 G1, G2, G3 = ("1" * 12, "2" * 12, "3" * 12)
 Stats = dict[str, list[dict[str, Any]]]
-
-
-@cache
-def cluster(folder: Path) -> Cluster:
-    path = folder / "cluster.ini"
-    path.write_text(INVENTORY)
-    return load([path])
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    return cluster(tmp_path_factory.mktemp("rollback"))
 
 
 def state(replica: str, current: str, **served: float) -> dict[str, Any]:
@@ -87,9 +73,9 @@ INTERRUPTED: Stats = {
 class Runs:
     """Takes the place of Ansible: the hosts publish `stats`, and what would run is kept."""
 
-    def __init__(self, made: Cluster, stats: Stats, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, cluster: Cluster, stats: Stats, monkeypatch: pytest.MonkeyPatch) -> None:
         self.stats, self.phases = stats, list[Phase]()
-        monkeypatch.setattr(rolling, "load", lambda *_: made)
+        monkeypatch.setattr(rolling, "load", lambda *_: cluster)
         monkeypatch.setattr(rolling, "run_lock", self.lock)
         monkeypatch.setattr(rolling, "run_phases", self.run)
 
@@ -110,15 +96,15 @@ class Runs:
         return RunResult(True, False, {}, [], [], [], [], 1.0, Path("log"), stats=stats)
 
 
-def roll_back(made: Cluster, service: str | None = None) -> rolling.Rollback:
-    return rolling.rollback(RunOptions(made.inventories, service=service), QuietReporter())
+def roll_back(cluster: Cluster, service: str | None = None) -> rolling.Rollback:
+    return rolling.rollback(RunOptions(cluster.inventories, service=service), QuietReporter())
 
 
 def test_all_replicas_return_to_one_version_after_an_interrupted_change(
-    made: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = Runs(made, INTERRUPTED, monkeypatch)
-    found = roll_back(made, "chat")
+    runs = Runs(cluster, INTERRUPTED, monkeypatch)
+    found = roll_back(cluster, "chat")
     assert (found.versions["chat"] or pytest.fail()).name == "v2"
     assert [phase.playbook for phase in runs.phases] == ["rollback.yml"] * 2
     for phase in runs.phases:
@@ -128,10 +114,10 @@ def test_all_replicas_return_to_one_version_after_an_interrupted_change(
 
 
 def test_a_service_without_another_version_is_left_alone(
-    made: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs = Runs(made, INTERRUPTED, monkeypatch)
-    found = roll_back(made)
+    runs = Runs(cluster, INTERRUPTED, monkeypatch)
+    found = roll_back(cluster)
     assert {name: bool(version) for name, version in found.versions.items()} == {"chat": True, "embed": False}
     assert {host for phase in runs.phases for host in phase.variables} == {"node1", "node2"}
     print_rollback(found, Path("cluster.ini"), as_json=False)
@@ -143,29 +129,29 @@ def test_a_service_without_another_version_is_left_alone(
 
 
 def test_nothing_is_changed_where_no_service_has_another_version(
-    made: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = Runs(made, INTERRUPTED, monkeypatch)
+    runs = Runs(cluster, INTERRUPTED, monkeypatch)
     with pytest.raises(InputError, match="no version to return to"):
-        roll_back(made, "embed")
+        roll_back(cluster, "embed")
     assert runs.phases == []
 
 
-def test_one_of_several_replicas_is_refused(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    Runs(made, INTERRUPTED, monkeypatch)
+def test_one_of_several_replicas_is_refused(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    Runs(cluster, INTERRUPTED, monkeypatch)
     with pytest.raises(InputError, match="return to a version together"):
-        roll_back(made, "chat/1")
+        roll_back(cluster, "chat/1")
 
 
-def test_a_host_that_publishes_less_has_no_version(made: Cluster) -> None:
-    chat = made.service("chat")
+def test_a_host_that_publishes_less_has_no_version(cluster: Cluster) -> None:
+    chat = cluster.service("chat")
     assert previous(chat, {**INTERRUPTED, "node2": []}) is None
     assert previous(chat, {"node1": INTERRUPTED["node1"]}) is None
 
 
 @pytest.mark.parametrize("right", [G2, "v2"])
 @pytest.mark.parametrize("name", ["{{ lookup('pipe', 'id') }}", "../g1", "g" * 65, ""])
-def test_a_name_that_could_be_a_template_is_refused(made: Cluster, right: str, name: str) -> None:
+def test_a_name_that_could_be_a_template_is_refused(cluster: Cluster, right: str, name: str) -> None:
     bad = json.loads(json.dumps(INTERRUPTED["node1"]).replace(json.dumps(right), json.dumps(name)))
     with pytest.raises(UntrustedError, match="its generations"):
-        previous(made.service("chat"), {**INTERRUPTED, "node1": bad})
+        previous(cluster.service("chat"), {**INTERRUPTED, "node1": bad})

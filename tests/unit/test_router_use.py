@@ -23,7 +23,7 @@ from serving import QuietHandler, serving
 ENGINE = ServiceSettings().engine_port
 PORT = ServiceSettings().router_port
 
-TEXT = """\
+INVENTORY = """\
 [chat]
 node1 ansible_host=192.0.2.1
 node2 ansible_host=192.0.2.2
@@ -38,13 +38,6 @@ gpus=8
 gpu=H100-80G
 """
 ID = "01a20327-f11f-7008-bf4e-189e8d1103ee"
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Cluster:
-    path = tmp_path / "mine.ini"
-    path.write_text(TEXT)
-    return load([path])
 
 
 def answering(body: Any) -> AbstractContextManager[str]:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from headfirst.decide import engines
 from headfirst.decide.hardware import gpus
-from headfirst.decide.model import catalogue
 from headfirst.decide.plan.sizing.fit import weight_bytes_per_rank
+from known_models import model
 from together import together
 
 ENGINE = engines.get("sglang")
@@ -25,8 +25,7 @@ RECORD: dict[str, Any] = json.loads(
 
 @together("name", RECORD["models"])
 def test_weights_are_within_an_eighth(name: str) -> None:
-    checkpoint = catalogue.lookup(name.replace("--", "/", 1))
-    assert checkpoint is not None
+    checkpoint = model(name.replace("--", "/", 1))
     for row in RECORD["models"][name]:
         given = {
             key: value for key, value in row["arguments"].items() if key not in ("nnodes", "dist_init_addr")

@@ -12,6 +12,7 @@ from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.sizing.models import Models, Offer, Refusal, group_of
 from headfirst.decide.plan.sizing.sizes import Fleet
+from known_models import model
 from trials import offered
 
 ROOT = Path(__file__).parents[2]
@@ -19,18 +20,13 @@ ROOT = Path(__file__).parents[2]
 
 def surveyed(gpu: str, ids: Iterable[str]) -> Models:
     fleet = Fleet(gpus.find(gpu), 4, 8)
-    checkpoints = [found for id in ids if (found := catalogue.lookup(id))]
-    return offered(checkpoints, fleet)
+    return offered([model(id) for id in ids], fleet)
 
 
 @pytest.fixture(scope="module")
 def models() -> Models:
     """The longest ids of the catalogue, and one of each precision."""
-    by_precision = {}
-    for id in catalogue.ids():
-        found = catalogue.lookup(id)
-        assert found
-        by_precision[found.quantization_name] = id
+    by_precision = {model(id).quantization_name: id for id in catalogue.ids()}
     longest = sorted(catalogue.ids(), key=len)[-5:]
     return surveyed("A100-80G", {*longest, *by_precision.values(), "moonshotai/Kimi-K2.5"})
 
