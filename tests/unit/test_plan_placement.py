@@ -17,8 +17,8 @@ from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware.facts import FolderFacts
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.types import Weights
-from run_variables import up_of
 from known_models import model
+from run_variables import up_of
 
 GB = 10**9
 INVENTORY = """
