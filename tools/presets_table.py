@@ -57,15 +57,13 @@ def tables(path: Path) -> str:
     family, when, arguments, source, every, any_preset, fallback, always = HEADS[path]
     text = ""
     for name in engines.names():
+        of = presets.of(name)
+        rules = [(rule, _when_shared(rule, fallback, always)) for rule in of.layouts]
+        rules += [(rule, _when(rule, any_preset)) for rule in of.rules]
         rows = [
-            f"| {_families(rule, every)} | {_when_shared(rule, fallback, always)} "
+            f"| {_families(rule, every)} | {condition} "
             f"| `{' '.join(presets.words(rule.arguments))}` | {_linked(rule.source)} |\n"
-            for rule in presets.of(name).layouts
-        ]
-        rows += [
-            f"| {_families(rule, every)} | {_when(rule, any_preset)} "
-            f"| `{' '.join(presets.words(rule.arguments))}` | {_linked(rule.source)} |\n"
-            for rule in presets.of(name).rules
+            for rule, condition in rules
         ]
         title = engines.get(name).title
         text += f"\n### {title}\n\n| {family} | {when} | {arguments} | {source} |\n|---|---|---|---|\n"
