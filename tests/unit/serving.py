@@ -6,8 +6,12 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseServer
+
+import httpx
+import pytest
 
 
 def free_port() -> int:
@@ -42,3 +46,11 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     with listening(server):
         yield f"http://127.0.0.1:{server.server_port}"
+
+
+@contextmanager
+def over(transport: httpx.BaseTransport) -> Iterator[None]:
+    """Clients of httpx that are made meanwhile send their requests over this transport."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx, "Client", partial(httpx.Client, transport=transport))
+        yield

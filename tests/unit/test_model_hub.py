@@ -16,7 +16,7 @@ from headfirst.control.checkpoints.describe import describe
 from headfirst.control.checkpoints.hub import MAX_HEADER_BYTES, read_hub
 from headfirst.control.checkpoints.hub_requests import Hub
 from model_files import CONFIG, INDEX, SHARDS
-from serving import QuietHandler, serving
+from serving import QuietHandler, over, serving
 
 FILES = {
     "config.json": json.dumps(CONFIG).encode(),
@@ -168,7 +168,8 @@ def answering(*answers: httpx.Response, listing: Any = None, files: dict[str, by
 
 
 def ask(transport: Any, endpoint: str = "https://hub.test") -> Any:
-    return describe("org/demo", "huggingface", environment={"HF_ENDPOINT": endpoint}, transport=transport)
+    with over(transport):
+        return describe("org/demo", "huggingface", environment={"HF_ENDPOINT": endpoint})
 
 
 def siblings(*names: Any) -> dict[str, Any]:
@@ -376,6 +377,9 @@ def test_the_headers_of_all_shards_are_limited_together() -> None:
         served.append(len(content))
         return httpx.Response(206, content=content)
 
-    with pytest.raises(UntrustedError, match="headers of the shards have more than 67108864 bytes together"):
-        read_hub(Hub.of("huggingface", {}), "org/demo", transport=httpx.MockTransport(answer))
+    refusal = pytest.raises(
+        UntrustedError, match="headers of the shards have more than 67108864 bytes together"
+    )
+    with over(httpx.MockTransport(answer)), refusal:
+        read_hub(Hub.of("huggingface", {}), "org/demo")
     assert sum(served) <= MAX_HEADER_BYTES + 8 * 8

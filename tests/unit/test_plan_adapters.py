@@ -27,6 +27,7 @@ from headfirst.decide.plan.types import Plan, PlannedService
 from headfirst.decide.plan.weights.decide import adapters
 from pydantic import ValidationError
 from run_variables import up_of
+from serving import over
 from typer.testing import CliRunner
 
 INVENTORY = Path(__file__).resolve().parents[2] / "inventories" / "a100x1-70b.ini"
@@ -152,8 +153,8 @@ def test_a_config_of_no_usable_rank_or_of_other_types_is_refused(
 
 
 def test_a_hub_that_does_not_answer_leaves_the_rank_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    nowhere = httpx.MockTransport(refused)
-    assert read_hub("org/lora", "huggingface", environment={}, transport=nowhere) is None
+    with over(httpx.MockTransport(refused)):
+        assert read_hub("org/lora", "huggingface", environment={}) is None
     assert read_hub("org/lora", "huggingface", environment={"HF_HUB_OFFLINE": "1"}) is None
 
 
@@ -172,15 +173,15 @@ def test_the_rank_comes_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return httpx.Response(200, content=json.dumps({"r": 32}))
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    transport, config = httpx.MockTransport(answer), parse({"r": 32}, "org/lora")
-    assert read_hub("org/lora", "huggingface", environment={}, transport=transport) == config
-    assert len(paths) == 2
-    assert read_hub("org/lora", "huggingface", environment={}, transport=transport) == config
-    assert len(paths) == 3
+    config = parse({"r": 32}, "org/lora")
+    with over(httpx.MockTransport(answer)):
+        assert read_hub("org/lora", "huggingface", environment={}) == config
+        assert len(paths) == 2
+        assert read_hub("org/lora", "huggingface", environment={}) == config
+        assert len(paths) == 3
     assert read_hub("org/lora", "huggingface", environment={"HF_HUB_OFFLINE": "1"}) == config
-    assert (
-        read_hub("org/lora", "huggingface", environment={}, transport=httpx.MockTransport(refused)) == config
-    )
+    with over(httpx.MockTransport(refused)):
+        assert read_hub("org/lora", "huggingface", environment={}) == config
 
 
 def test_the_rank_is_that_of_the_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,9 +192,10 @@ def test_the_rank_is_that_of_the_revision(tmp_path: Path, monkeypatch: pytest.Mo
         return httpx.Response(200, content=json.dumps({"r": 32}))
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    transport, config = httpx.MockTransport(answer), parse({"r": 32}, "org/lora")
+    config = parse({"r": 32}, "org/lora")
     pinned = partial(read_hub, "org/lora", "huggingface", revision=commit)
-    assert pinned(environment={}, transport=transport) == config
+    with over(httpx.MockTransport(answer)):
+        assert pinned(environment={}) == config
     assert pinned(environment={"HF_HUB_OFFLINE": "1"}) == config
     assert read_hub("org/lora", "huggingface", environment={"HF_HUB_OFFLINE": "1"}) is None
 

@@ -6,16 +6,13 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, integer, line, shown
 from headfirst.control.checkpoints.describe import is_offline
 from headfirst.control.checkpoints.folder import read_json
 from headfirst.decide.model.adapter import AdapterConfig
-
-if TYPE_CHECKING:
-    import httpx
 
 CONFIG = "adapter_config.json"
 _HIGHEST = 1 << 16
@@ -28,12 +25,7 @@ def read_folder(folder: Path) -> AdapterConfig:
 
 
 def read_hub(
-    id: str,
-    source: str,
-    *,
-    revision: str | None = None,
-    environment: Mapping[str, str] = os.environ,
-    transport: httpx.BaseTransport | None = None,
+    id: str, source: str, *, revision: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> AdapterConfig | None:
     """The adapter `id` of the hub `source`.
 
@@ -46,7 +38,7 @@ def read_hub(
     hub, config = Hub.of(source, environment), None
     if not is_offline(environment):
         with suppress(NotReadyError):
-            config = hub_json(hub, id, CONFIG, revision=revision, transport=transport)
+            config = hub_json(hub, id, CONFIG, revision=revision)
     config = config or stored_json(hub, id, CONFIG, revision=revision)
     return parse(config, id) if config else None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import FOLDER
 
@@ -13,9 +12,6 @@ from headfirst.common.errors import InputError, NotReadyError, located
 from headfirst.control.checkpoints.folder import describe_folder
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
-
-if TYPE_CHECKING:
-    import httpx
 
 OFFLINE = "HF_HUB_OFFLINE"
 """The variable that forbids requests, as huggingface_hub reads it; it counts for both hubs."""
@@ -34,7 +30,6 @@ def describe(
     revision: str | None = None,
     folder: Path | None = None,
     environment: Mapping[str, str] = os.environ,
-    transport: httpx.BaseTransport | None = None,
 ) -> Checkpoint:
     """Describe `model` (a hub id, or a path with source='path').
 
@@ -54,7 +49,7 @@ def describe(
         why, advice, way_out = f"no request was sent to {hub.name} ({OFFLINE})", "", f"Unset {OFFLINE}"
     else:
         try:
-            return read_hub(hub, model, revision=revision, transport=transport).checkpoint
+            return read_hub(hub, model, revision=revision).checkpoint
         except HubUnreachableError as error:
             why, advice = error.what.rstrip("."), f" {OFFLINE}=1 plans without a request."
             way_out = f"Check network and proxy, or name a mirror in {hub.source.endpoint_variable}"

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import httpx
-
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.safetensors_file import LENGTH_BYTES, StoredTensor, header_length, read_header
 from headfirst.common.untrusted import (
@@ -65,12 +63,10 @@ class Sent:
     created: str | None
 
 
-def read_hub(
-    hub: Hub, id: str, *, revision: str | None = None, transport: httpx.BaseTransport | None = None
-) -> Sent:
+def read_hub(hub: Hub, id: str, *, revision: str | None = None) -> Sent:
     """Read what the hub has of `id`. HubUnreachableError without a network; InputError when the hub does
     not have the model, or requires a token."""
-    return _read(hub, id, revision, lambda session: _parse(session, revision), transport)
+    return _read(hub, id, revision, lambda session: _parse(session, revision))
 
 
 def describe_stored(hub: Hub, id: str, *, revision: str | None, note: str) -> Checkpoint | None:
@@ -89,11 +85,9 @@ def describe_stored(hub: Hub, id: str, *, revision: str | None, note: str) -> Ch
         return None
 
 
-def hub_json(
-    hub: Hub, id: str, file: str, *, revision: str | None, transport: httpx.BaseTransport | None
-) -> dict[str, Any]:
+def hub_json(hub: Hub, id: str, file: str, *, revision: str | None) -> dict[str, Any]:
     """A JSON file of the repository `id`. Raises as read_hub does."""
-    return _read(hub, id, revision, lambda session: session.json(file), transport)
+    return _read(hub, id, revision, lambda session: session.json(file))
 
 
 def hub_files(
@@ -133,13 +127,7 @@ def _stored(hub: Hub, id: str, revision: str | None) -> _Session | None:
     return _Session(hub, id, at, None, cache, answers, pin) if answers else None
 
 
-def _read(
-    hub: Hub,
-    id: str,
-    revision: str | None,
-    parse: Callable[[_Session], _T],
-    transport: httpx.BaseTransport | None = None,
-) -> _T:
+def _read(hub: Hub, id: str, revision: str | None, parse: Callable[[_Session], _T]) -> _T:
     """Parse what the revision names now, from the cache as far as it has the answers."""
     at = revision or hub.source.branch
 
@@ -155,7 +143,7 @@ def _read(
         session.store()
         return content
 
-    with Requests.opened(hub, id, at, transport) as requests:
+    with Requests.opened(hub, id, at) as requests:
         return requests.run(read)
 
 

@@ -80,15 +80,10 @@ class Requests:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(
-        cls, hub: Hub, id: str, revision: str, transport: httpx.BaseTransport | None
-    ) -> Iterator[Requests]:
+    def opened(cls, hub: Hub, id: str, revision: str) -> Iterator[Requests]:
         """Requests over one connection, which ends with the block."""
         headers = _PLAIN | ({"Authorization": f"Bearer {hub.token}"} if hub.token else {})
-        limit = silence.LIMIT_S
-        with httpx.Client(
-            base_url=hub.endpoint, headers=headers, transport=transport, timeout=limit
-        ) as client:
+        with httpx.Client(base_url=hub.endpoint, headers=headers, timeout=silence.LIMIT_S) as client:
             yield cls(hub, id, revision, client)
 
     @property
