@@ -217,9 +217,9 @@ def test_wrong_hosts_are_refused(tmp_path: Path, text: str, what: str) -> None:
 
 
 def test_names_of_hosts() -> None:
-    assert HostAddress.parse_labelled("node01.example.org", 1).name == "node01"
-    assert HostAddress.parse_labelled("192.0.2.7", 2).name == "node2"
-    assert HostAddress.parse_labelled("gpu=192.0.2.7", 2).name == "gpu"
+    assert HostAddress.parse("node01.example.org", 1, labelled=True).name == "node01"
+    assert HostAddress.parse("192.0.2.7", 2, labelled=True).name == "node2"
+    assert HostAddress.parse("gpu=192.0.2.7", 2, labelled=True).name == "gpu"
 
 
 def test_an_unknown_gpu_keeps_its_name(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def _named_hosts(text: str) -> list[HostAddress]:
     from headfirst.control.inventory.template import HostAddress
 
     words = [word for word in text.replace(",", " ").split() if word]
-    addresses = [HostAddress.parse_labelled(word, index) for index, word in enumerate(words, start=1)]
+    addresses = [HostAddress.parse(word, index, labelled=True) for index, word in enumerate(words, start=1)]
     names = [host.name for host in addresses]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"two servers are called {repeated}", hint="Name them: a=192.0.2.1,b=192.0.2.2")

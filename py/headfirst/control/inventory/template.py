@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -16,6 +16,7 @@ from headfirst.control.inventory.login import LOCALHOST
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _NUMERIC = re.compile(r"[0-9.]+")
+_EXAMPLES = "Examples: 192.0.2.11, node1=192.0.2.11"
 
 
 @dataclass(frozen=True)
@@ -29,32 +30,22 @@ class HostAddress:
     local: bool = False
 
     @classmethod
-    def parse(cls, text: str, number: int) -> HostAddress:
-        """`192.0.2.11`, `name=192.0.2.11`, `localhost` or a DNS name; without a name it is `node<number>`."""
-        name, _, address = text.rpartition("=")
-        return cls._checked(name or f"node{number}", address, text)
+    def parse(cls, text: str, number: int, *, labelled: bool = False) -> HostAddress:
+        """`192.0.2.11`, `name=192.0.2.11`, `localhost` or a DNS name; without a name it is `node<number>`.
 
-    @classmethod
-    def parse_labelled(cls, text: str, number: int) -> HostAddress:
-        """As `parse`, and a DNS name without a name of its own is called by its first label."""
+        With `labelled` a DNS name without a name of its own is called by its first label.
+        """
         name, _, address = text.rpartition("=")
-        label = "" if address in LOCALHOST or _NUMERIC.fullmatch(address) else address.partition(".")[0]
-        return cls._checked(name or label or f"node{number}", address, text)
-
-    @classmethod
-    def _checked(cls, name: str, address: str, text: str) -> HostAddress:
-        if address in LOCALHOST:
-            return replace(cls._checked(name, this_machine(), text), local=True)
-        for part in (name, address):
-            if not _HOST_NAME.fullmatch(part):
-                raise InputError(
-                    f"{text!r} is not a server's address", hint="Examples: 192.0.2.11, node1=192.0.2.11"
-                )
+        if labelled and not name and address not in LOCALHOST and not _NUMERIC.fullmatch(address):
+            name = address.partition(".")[0]
+        name, local = name or f"node{number}", address in LOCALHOST
+        if local:
+            address = this_machine()
+        if not _HOST_NAME.fullmatch(name) or not _HOST_NAME.fullmatch(address):
+            raise InputError(f"{text!r} is not a server's address", hint=_EXAMPLES)
         if _NUMERIC.fullmatch(address) and not is_ipv4(address):
-            raise InputError(
-                f"{address} is not an IPv4 address", hint="Examples: 192.0.2.11, node1=192.0.2.11"
-            )
-        return cls(name, address)
+            raise InputError(f"{address} is not an IPv4 address", hint=_EXAMPLES)
+        return cls(name, address, local=local)
 
 
 @dataclass(frozen=True)
