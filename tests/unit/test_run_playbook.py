@@ -70,10 +70,10 @@ def play(tmp_path: Path, text: str, collector: Collector | None = None, **option
 
 def test_an_event_of_a_host_cannot_fill_the_log() -> None:
     run = object.__new__(runner._Run)
-    run._scrubber, run._log, run._translator = Scrubber([]), io.StringIO(), Translator()
-    run._complaints, run._published = [], {}
+    run.scrubber, run.log, run.translator = Scrubber([]), io.StringIO(), Translator()
+    run.complaints, run.published = [], {}
     run._handle({"event": "verbose", "stdout": "x" * (3 << 20)})
-    assert len(run._log.getvalue()) <= (1 << 20) + 1
+    assert len(run.log.getvalue()) <= (1 << 20) + 1
 
 
 def test_stages_changes_and_secrets(tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:

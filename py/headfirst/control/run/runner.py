@@ -8,6 +8,7 @@ import shlex
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -72,55 +73,49 @@ def run_playbook(
         return _Run(options, private, reporter, log, log_file, Scrubber(secrets)).execute()
 
 
+@dataclass
 class _Run:
     """One run: ansible-runner in a thread fills a queue, the caller's thread empties it."""
 
-    def __init__(
-        self,
-        options: dict[str, Any],
-        private: PrivateDir,
-        reporter: Reporter,
-        log: TextIO,
-        log_file: Path,
-        scrubber: Scrubber,
-    ) -> None:
-        self._options = options
-        self._private = private
-        self._reporter = reporter
-        self._log = log
-        self._log_file = log_file
-        self._scrubber = scrubber
-        self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._cancel = Canceller()
-        self._translator = Translator()
-        self._progress = ProgressTail(private.progress, on_bad_line=self._log_bad_progress)
-        self._record = RunTally()
-        self._statistics: dict[str, Any] = {}
-        self._published: dict[str, Any] = {}
-        self._complaints: list[str] = []
-        self._crash: Exception | None = None
-        self._returned = 1
+    options: dict[str, Any]
+    private: PrivateDir
+    reporter: Reporter
+    log: TextIO
+    log_file: Path
+    scrubber: Scrubber
+    events: queue.SimpleQueue[dict[str, Any]] = field(default_factory=queue.SimpleQueue)
+    cancel: Canceller = field(default_factory=Canceller)
+    translator: Translator = field(default_factory=Translator)
+    tally: RunTally = field(default_factory=RunTally)
+    statistics: dict[str, Any] = field(default_factory=dict)
+    published: dict[str, Any] = field(default_factory=dict)
+    complaints: list[str] = field(default_factory=list)
+    crash: Exception | None = None
+    returned: int = 1
+
+    def __post_init__(self) -> None:
+        self.progress = ProgressTail(self.private.progress, on_bad_line=self._log_bad_progress)
 
     def execute(self) -> RunResult:
         started = time.monotonic()
-        self._report(RunStarted(self._options["playbook"], str(self._log_file)))
+        self._report(RunStarted(self.options["playbook"], str(self.log_file)))
         thread = threading.Thread(target=self._run_ansible, name="ansible-runner", daemon=True)
-        with self._cancel.on_signals():
+        with self.cancel.on_signals():
             thread.start()
             try:
                 while thread.is_alive():
                     self._pump(wait=True)
                 self._pump(wait=False)
             finally:  # a reporter that fails (a closed pipe) must not leave Ansible running
-                self._cancel.end_now(thread)
-        if self._crash is not None:
-            raise self._crash
-        for event in self._translator.finish(completed=False):
+                self.cancel.end_now(thread)
+        if self.crash is not None:
+            raise self.crash
+        for event in self.translator.finish(completed=False):
             self._report(event)
         result = self._result(time.monotonic() - started)
         failed = tuple(failure.host for failure in (*result.unreachable, *result.failed))
         self._report(
-            RunDone(result.ok, result.cancelled, result.seconds, result.changed, failed, str(self._log_file))
+            RunDone(result.ok, result.cancelled, result.seconds, result.changed, failed, str(self.log_file))
         )
         return result
 
@@ -128,30 +123,30 @@ class _Run:
         """The thread's body; ansible-runner's own fast callbacks only fill the queue."""
         try:
             runner = ansible_runner.interface.init_runner(
-                private_data_dir=str(self._private.root),
+                private_data_dir=str(self.private.root),
                 # Relative paths in an inventory (a key file) count from where the user stands.
                 project_dir=str(Path.cwd()),
                 event_handler=self._on_ansible_event,
-                cancel_callback=self._cancel.must_kill,
+                cancel_callback=self.cancel.must_kill,
                 # The callback is polled this often (s); no copy of the output is kept in the folder.
                 settings={"pexpect_timeout": 0.25, "suppress_output_file": True},
                 fact_cache_type="memory",
                 quiet=True,
-                **self._options,
+                **self.options,
             )
             self._artifact_dir = runner.config.artifact_dir
             runner.run()
-            self._returned = runner.rc
+            self.returned = runner.rc
         except Exception as error:  # raised again in the caller's thread
-            self._crash = error
+            self.crash = error
 
     def _on_ansible_event(self, event: dict[str, Any]) -> bool:
         """Runs in ansible-runner's thread. False: do not write the event into the folder."""
-        if self._cancel.ansible_pid is None and "pid" in event:
-            self._cancel.ansible_pid = event["pid"]
+        if self.cancel.ansible_pid is None and "pid" in event:
+            self.cancel.ansible_pid = event["pid"]
         if event["event"] == "playbook_on_start":
-            self._private.forget_secrets(self._artifact_dir)
-        self._events.put(event)
+            self.private.forget_secrets(self._artifact_dir)
+        self.events.put(event)
         return False
 
     def _pump(self, wait: bool) -> None:
@@ -159,60 +154,60 @@ class _Run:
         timeout = _TICK_S if wait else 0
         while True:
             try:
-                event = self._events.get(timeout=timeout)
+                event = self.events.get(timeout=timeout)
             except queue.Empty:
                 break
             self._report_progress()  # what was written before the event belongs to the stage before it
             self._handle(event)
             timeout = 0
         self._report_progress()
-        self._reporter.tick()
+        self.reporter.tick()
 
     def _report_progress(self) -> None:
-        for state in self._progress.read(self._translator.stage):
+        for state in self.progress.read(self.translator.stage):
             self._report(state)
 
     def _handle(self, event: dict[str, Any]) -> None:
-        event = self._scrubber.value(event)
+        event = self.scrubber.value(event)
         text = event.get("stdout", "").replace("\r\n", "\n").strip("\n")
         if event["event"] in ("playbook_on_play_start", "playbook_on_task_start"):
             text = f"\n{event['created'][:19]} {text.strip()}"
         if text:
-            self._log.write(for_terminal(text[:_LOGGED]) + "\n")
+            self.log.write(for_terminal(text[:_LOGGED]) + "\n")
         if event["event"] in ("verbose", "error") and "ERROR" in text[:12]:
-            self._complaints.append(text)
+            self.complaints.append(text)
         if event["event"] == "playbook_on_stats":
-            self._statistics = event["event_data"]
-        self._published.update(published(event))
-        for translated in self._translator.translate(event):
+            self.statistics = event["event_data"]
+        self.published.update(published(event))
+        for translated in self.translator.translate(event):
             self._report(translated)
 
     def _report(self, event: Event) -> None:
-        self._record.note(event)
-        self._reporter.handle(event)
+        self.tally.note(event)
+        self.reporter.handle(event)
 
     def _log_bad_progress(self, line: str) -> None:
-        self._log.write(f"headfirst: not a progress line: {shown(self._scrubber.text(line))}\n")
+        self.log.write(f"headfirst: not a progress line: {shown(self.scrubber.text(line))}\n")
 
     def _result(self, seconds: float) -> RunResult:
-        ok = self._returned == 0
-        failures = [] if ok else self._record.final_failures(self._statistics)
+        ok = self.returned == 0
+        failures = [] if ok else self.tally.final_failures(self.statistics)
         silent = [
-            failure for failure in self._record.failures if failure.unreachable and failure not in failures
+            failure for failure in self.tally.failures if failure.unreachable and failure not in failures
         ]
         return RunResult(
             ok=ok,
-            cancelled=self._cancel.requested and not ok,
-            changed=dict(sorted(self._record.changed.items())),
+            cancelled=self.cancel.requested and not ok,
+            changed=dict(sorted(self.tally.changed.items())),
             failed=[failure for failure in failures if not failure.unreachable],
             unreachable=[failure for failure in failures if failure.unreachable],
-            findings=self._record.findings,
-            stages=self._record.stages,
+            findings=self.tally.findings,
+            stages=self.tally.stages,
             seconds=seconds,
-            log_file=self._log_file,
+            log_file=self.log_file,
             silent=silent,
-            stats=self._published,
-            ansible_error="\n".join(self._complaints) if not ok and not failures else None,
+            stats=self.published,
+            ansible_error="\n".join(self.complaints) if not ok and not failures else None,
         )
 
 
