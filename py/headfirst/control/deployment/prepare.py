@@ -67,7 +67,15 @@ def prepare(
     inventory's.
     """
     user_catalogue.load()
-    cluster = _inventory(inventories, extra_vars, limit, service, engine_args or {}, model or {})
+    cluster = with_lab_facts(load(inventories, extra_vars, limit, needs_model=not model))
+    api_keys.read(cluster)  # a file that cannot be used is refused before any work
+    if chosen := cluster.whole_service(service):
+        cluster = cluster.of_service(chosen, *cluster.shared_hosts)
+    for name, arguments in (engine_args or {}).items():
+        cluster = _with(cluster, cluster.service(name), engine_args=list(arguments))
+    if model:
+        for changed in cluster.services:
+            cluster = _with(cluster, changed, **model, served_model_name=changed.name)
     bundled = None
     if bundle or (cluster.settings.bundle and not online):
         from headfirst.control.deployment.bundled import looked_at
@@ -81,7 +89,11 @@ def prepare(
         if rates or unknown or lacks_facts(cluster):
             cluster = probe_hosts(cluster, extra_vars)
     expected = bundled.images(cluster) if bundled else {} if probe else seen(cluster)
-    present = _images(cluster) if probe else {}
+    present: Images = {}
+    if probe:  # over SSH, which a plan without hosts does not need
+        from headfirst.control.deployment.asked_images import images
+
+        present = images(cluster)
     cluster = with_kept(cluster, {**expected, **{name: id for name, id in present.items() if id}})
     cluster = with_companions(cluster, probe=probe)
     checkpoints = read_models(cluster, bundled.checkpoints(cluster) if bundled else {}, probe=probe)
@@ -93,34 +105,6 @@ def prepare(
         cluster = with_running(cluster, by_default)
         plan = build(cluster, checkpoints)
     return Prepared(cluster, plan, checkpoints, bundled)
-
-
-def _inventory(
-    inventories: Sequence[Path],
-    extra_vars: Sequence[str],
-    limit: str | None,
-    service: str | None,
-    engine_args: Mapping[str | None, Sequence[str]],
-    model: Mapping[str, Any],
-) -> Cluster:
-    """What the inventory and the command line state."""
-    cluster = with_lab_facts(load(inventories, extra_vars, limit, needs_model=not model))
-    api_keys.read(cluster)  # a file that cannot be used is refused before any work
-    if chosen := cluster.whole_service(service):
-        cluster = cluster.of_service(chosen, *cluster.shared_hosts)
-    for name, arguments in engine_args.items():
-        cluster = _with(cluster, cluster.service(name), engine_args=list(arguments))
-    if model:
-        for changed in cluster.services:
-            cluster = _with(cluster, changed, **model, served_model_name=changed.name)
-    return cluster
-
-
-def _images(cluster: Cluster) -> Images:
-    """The images on the hosts; over SSH, which a plan without hosts does not need."""
-    from headfirst.control.deployment.asked_images import images
-
-    return images(cluster)
 
 
 def _with(cluster: Cluster, service: Service, **settings: Any) -> Cluster:

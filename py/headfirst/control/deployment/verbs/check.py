@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts.access import host_access
-from headfirst.control.deployment.prepare import Prepared, prepare
+from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.claim import peek, run_lock
 from headfirst.control.deployment.running.options import Backend, RunOptions
 from headfirst.control.deployment.running.playbooks import run_stages, try_stages
@@ -45,15 +45,15 @@ def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Co
     if options.limit:
         raise InputError("the test needs all ranks", hint="Leave out --limit.")
     prepared = prepare(options.inventories, options.extra_vars, probe=True)
-    cluster, plan = prepared.cluster, prepared.plan
-    service, replica = _chosen(cluster, plan, options)
+    cluster = prepared.cluster
+    service, replica = _chosen(cluster, prepared.plan, options)
     require_all(len(replica.nodes))
     if backend == "nccl" and service.device == "cpu":
         raise InputError("NCCL needs GPUs, and engine_device is cpu", hint="Use --backend gloo.")
     by_device: list[Backend] = ["gloo", "nccl"] if service.device == "cuda" else ["gloo"]
     backends = [backend] if backend else by_device
     with recorded(cluster, options, "check --comm", reporter) as shown:
-        report = _measure(prepared, service, replica, backends, options, shown)
+        report = _measure(_variables(cluster, service, replica, backends), options, cluster, shown)
         keep_comm(shown, report)
     return report
 
@@ -71,24 +71,14 @@ def keep_comm(reporter: Reporter, report: Comm) -> None:
         }
 
 
-def _measure(
-    prepared: Prepared,
-    service: PlannedService,
-    replica: PlannedReplica,
-    backends: list[Backend],
-    options: RunOptions,
-    reporter: Reporter,
-) -> Comm:
-    cluster = prepared.cluster
+def _measure(variables: HostVars, options: RunOptions, cluster: Cluster, reporter: Reporter) -> Comm:
     with run_lock(cluster, options, "check --comm", reporter):
-        limited = cluster.limited(node.host for node in replica.nodes)
-        variables = _variables(cluster, service, replica, backends)
+        limited = cluster.limited(variables)
         result = try_stages("comm.yml", options, limited, variables, reporter)
         if result.cancelled:
             # Ansible was interrupted before it could tidy up; the test would end by itself, but later.
-            nothing: HostVars = {node.host: {} for node in replica.nodes}
             stop = RunOptions(options.inventories)
-            try_stages("comm_stop.yml", stop, limited, nothing, QuietReporter())
+            try_stages("comm_stop.yml", stop, limited, {host: {} for host in variables}, QuietReporter())
     if "comm" not in result.stats or result.cancelled or result.unreachable:
         error = to_error(result, host_access(cluster), cluster.inventories[0])
         raise error if result.cancelled else NotReadyError(error.what, where=error.where, hint=error.hint)
