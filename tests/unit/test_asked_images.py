@@ -13,7 +13,7 @@ import pytest
 from collecting import Warnings
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.deployment import asked_images
-from headfirst.control.deployment.answered import answered, refuse_changes
+from headfirst.control.deployment.asked_images import answered, refuse_changes
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.image_probe import container
 from headfirst.control.image_probe.container import Answer

@@ -15,7 +15,7 @@ import yaml
 from headfirst.collection import collection_root
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.credentials import secrets
-from headfirst.control.deployment.answered import Answered
+from headfirst.control.deployment.asked_images import Answered
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.options import RunOptions

@@ -107,7 +107,7 @@ def plan(
 
 def _answered(prepared: Prepared) -> Prepared:
     """The plan with what the images answer; its progress is on stderr."""
-    from headfirst.control.deployment.answered import answered
+    from headfirst.control.deployment.asked_images import answered
     from headfirst.control.run.reporters.plain import PlainReporter
 
     with PlainReporter(sys.stderr) as reporter:

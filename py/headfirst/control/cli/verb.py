@@ -184,8 +184,8 @@ def verb(
                 hint = f"For example: {example}" + (f". Without an inventory: --{unless}" if unless else "")
                 values["run"] = _run_options(arguments, "" if unless and arguments[unless] else hint)
             values["output"] = OutputFormat(arguments.pop("json", False), arguments.pop("plain", False))
-            values = {name: value for name, value in values.items() if name in _signature(function)}
-            function(**values, **arguments)
+            taken = inspect.signature(function).parameters
+            function(**{name: value for name, value in values.items() if name in taken}, **arguments)
 
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -222,16 +222,11 @@ def write_file(path: Path, text: str) -> None:
         raise InputError(f"the file cannot be written: {error.strerror}", where=str(path)) from None
 
 
-def _signature(function: Verb) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(function).parameters)
-
-
 def _parameters(function: Verb, shared: Sequence[str], inventory: str) -> list[inspect.Parameter]:
     """Those of the command line, in the order of the help: arguments, options, passwords."""
-    annotations = inspect.get_annotations(function, eval_str=True)
     declared = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotations[parameter.name])
-        for parameter in _signature(function).values()
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in inspect.signature(function, eval_str=True).parameters.values()
         if parameter.name not in ("run", "output")
     ]
     arguments = [

@@ -1,11 +1,14 @@
-"""The images of services, asked on the host of the first head: what they can do, and what they refuse."""
+"""The images of services, asked on the host of the first head: what they can do, and what they refuse.
+
+A plan is made once more with the answers, before any byte of the weights.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
@@ -13,6 +16,7 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.kept_answers import Images, image_of, with_answers, with_kept
 from headfirst.control.deployment.model_files import model_files
+from headfirst.control.deployment.prepare import Prepared
 from headfirst.control.deployment.running.local_work import JobAdvance, run_jobs
 from headfirst.control.image_probe import container, kept
 from headfirst.control.image_probe.container import Answer
@@ -25,6 +29,7 @@ from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
 from headfirst.decide.containers.spec import gpu_options
 from headfirst.decide.engines.answers import Answers
+from headfirst.decide.plan.answered import Change, changes
 from headfirst.decide.plan.types import Node, Plan, PlannedService
 
 STAGE, TITLE, READING = "probe", "Ask the engine in its image", "The engine reads its commands"
@@ -53,7 +58,44 @@ def images(cluster: Cluster, only: Service | None = None) -> Images:
     return found
 
 
-def with_asked(
+class Answered(NamedTuple):
+    """The plan with the answers. `missing`: images that the hosts of the heads lack: not asked."""
+
+    prepared: Prepared
+    stages: list[StageTime]
+    missing: list[str]
+    changes: list[Change]  # of the plan, by the answers
+
+
+def answered(prepared: Prepared, reporter: Reporter, only: Service | None = None) -> Answered:
+    """Ask the images that are there, of all services or of one, plan again, and let the engines read it.
+
+    Each difference is a warning. InputError where an engine refuses a command.
+    """
+    present = images(prepared.cluster, only)
+    cluster, asked = _with_asked(prepared.cluster, prepared.plan, present, reporter)
+    again = prepared.answered(cluster)
+    changed = changes(prepared.plan, again.plan)
+    for change in changed:
+        reporter.warn(STAGE, "plan-changed", change.service, f"With the answers of the image: {change.text}")
+    read = _refuse_commands(cluster, again.plan, present, reporter)
+    missing = [image_of(cluster.service(name)) for name, id in present.items() if not id]
+    return Answered(again, [*asked, *read], missing, changed)
+
+
+def refuse_changes(told: Answered) -> None:
+    """InputError where the plan with the answers differs in more than arguments that a preset had chosen."""
+    differing = [change for change in told.changes if not change.left_out]
+    if differing:
+        raise InputError(
+            f"with the answers of its image the plan of {differing[0].service} differs: "
+            + "; ".join(change.text for change in differing[:5]),
+            where=str(told.prepared.cluster.inventories[0]),
+            hint="`deploy plan --probe` shows the new plan. Run `deploy up` again to carry it out.",
+        )
+
+
+def _with_asked(
     cluster: Cluster, plan: Plan, present: Images, reporter: Reporter
 ) -> tuple[Cluster, list[StageTime]]:
     """The cluster with what these images answer; those that were not asked before are asked now.
@@ -84,12 +126,7 @@ def with_asked(
     return with_answers(cluster, answered), [time]
 
 
-def missing(cluster: Cluster, present: Images) -> list[str]:
-    """The images that the hosts of the first heads lack."""
-    return [image_of(cluster.service(name)) for name, id in present.items() if not id]
-
-
-def refuse_commands(cluster: Cluster, plan: Plan, present: Images, reporter: Reporter) -> list[StageTime]:
+def _refuse_commands(cluster: Cluster, plan: Plan, present: Images, reporter: Reporter) -> list[StageTime]:
     """Raise InputError with the engine's sentence where it refuses the command of a rank.
 
     A command that it cannot judge on this host gets a warning.

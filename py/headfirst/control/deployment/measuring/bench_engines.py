@@ -11,7 +11,7 @@ from typing import NamedTuple
 from headfirst.common.errors import InputError
 from headfirst.control.bench.result import BenchResult
 from headfirst.control.deployment.measuring.bench import BenchWatcher, Workload, bench, draw
-from headfirst.control.deployment.measuring.restored import only_service, restored
+from headfirst.control.deployment.measuring.restored import restored
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.up import up
@@ -56,7 +56,13 @@ def bench_engines(
 ) -> EnginesOutcome:
     """Bring each engine up, measure it, and bring the inventory's own up again, also after a failure."""
     prepared = prepare(options.inventories, options.extra_vars, probe=False)
-    only_service(prepared.cluster, "deploy bench --engines")
+    if len(prepared.cluster.services) > 1:
+        listed = ", ".join(map(str, prepared.cluster.services))
+        raise InputError(  # an extra variable is set for all of them
+            "deploy bench --engines changes a variable of all services, and the cluster has several: "
+            + listed,
+            hint="Use it on an inventory of one service.",
+        )
     usual = EngineChoice(prepared.plan.services[0].engine, prepared.plan.services[0].engine_version)
     changes = [_change(choice, usual) for choice in choices]
     for change in changes:  # what cannot be planned is refused before anything is restarted

@@ -6,12 +6,11 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headfirst.common.errors import HeadfirstError, InputError
+from headfirst.common.errors import HeadfirstError
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.up import up
 from headfirst.control.run.cancel import handling
 from headfirst.control.run.reporters.reporter import Reporter
-from headfirst.decide.cluster.types import Cluster, Service
 
 
 @contextmanager
@@ -37,14 +36,3 @@ def restored(options: RunOptions, reporter: Reporter) -> Iterator[None]:
 def _interrupt(*_: object) -> None:
     """SIGTERM and a closed terminal end the run as Ctrl-C does."""
     raise KeyboardInterrupt
-
-
-def only_service(cluster: Cluster, verb: str) -> Service:
-    """The cluster's service. InputError where there are several: an extra variable is set for all of them."""
-    if len(cluster.services) > 1:
-        listed = ", ".join(map(str, cluster.services))
-        raise InputError(
-            f"{verb} changes a variable of all services, and the cluster has several: {listed}",
-            hint="Use it on an inventory of one service.",
-        )
-    return cluster.services[0]

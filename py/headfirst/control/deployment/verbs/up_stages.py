@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headfirst.common.errors import InputError
-from headfirst.control.deployment.answered import Answered, answered, refuse_changes
+from headfirst.control.deployment.asked_images import Answered, answered, refuse_changes
 from headfirst.control.deployment.prepare import Prepared
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import UNTIL_IMAGE, Phase, divided_at
