@@ -137,12 +137,13 @@ def init(
         raise InputError(f"there is no terminal to ask for {', '.join(missing)}", hint=f"Example: {_EXAMPLE}")
     earlier: Answers | None = None
     while True:
-        answers = replace(
-            stated,
-            hosts=_hosts(host, earlier) if earlier else listed,
-            user=_answer("SSH user", user, (earlier and earlier.user) or "ubuntu", _word),
-            common=_common(gpus, gpu, nic, hca, earlier),
-        )
+        before = earlier.common if earlier else {}
+        addresses = _hosts(host, earlier) if earlier else listed
+        login = _answer("SSH user", user, (earlier and earlier.user) or "ubuntu", _word)
+        count = _answer("GPUs per server", gpus, before.get("gpus", "8"), _count)
+        common = {"gpus": str(count), "gpu": _answer("GPU model", gpu, before.get("gpu", "A100-80G"), _gpu)}
+        common |= {name: value for name, value in stated.common.items() if name not in common}
+        answers = replace(stated, hosts=addresses, user=login, common=common)
         models = _answer(question, names or (None if asks else ""), "", _models)
         try:
             _finish(answers, models, path, layout=layout, asks=asks)
@@ -196,20 +197,6 @@ def _models(text: str) -> dict[str, str]:
             )
         models[name] = _word(id)
     return models
-
-
-def _common(
-    gpus: int | None, gpu: str | None, nic: str | None, hca: str | None, earlier: Answers | None
-) -> dict[str, str]:
-    """The variables of all hosts, from flags or answers."""
-    before = earlier.common if earlier else {}
-    count = _answer("GPUs per server", str(gpus) if gpus else None, before.get("gpus", "8"), _count)
-    common = {
-        "gpus": str(count),
-        "gpu": _answer("GPU model", gpu, before.get("gpu", "A100-80G"), _gpu),
-    }
-    common |= {"nic": _word(nic)} if nic else {}
-    return common | ({"hca": _word(hca.replace(" ", ""))} if hca else {})
 
 
 def _named_hosts(text: str) -> list[HostAddress]:

@@ -14,25 +14,26 @@ import typer
 from headfirst.common.errors import InputError
 
 
-def _option(kind: Any, *names: str, help: str, metavar: str | None = None) -> Any:
-    return Annotated[kind, typer.Option(*names, help=help, metavar=metavar)]
+def option(kind: Any, *names: str, **more: Any) -> Any:
+    """The annotation of an option."""
+    return Annotated[kind, typer.Option(*names, **more)]
 
 
 OPTIONS: dict[str, Any] = {
-    "vault_password_file": _option(
+    "vault_password_file": option(
         list[Path] | None,
         *("--vault-password-file", "--vault-pass-file"),
         metavar="FILE",
         help="File with the password of Ansible Vault, or a program that prints it.",
     ),
-    "vault_id": _option(list[str] | None, "--vault-id", metavar="ID@FILE", help="As for Ansible."),
-    "ask_vault_pass": _option(
+    "vault_id": option(list[str] | None, "--vault-id", metavar="ID@FILE", help="As for Ansible."),
+    "ask_vault_pass": option(
         bool,
         *("-J", "--ask-vault-pass", "--ask-vault-password"),
         help="Prompt for the password of Ansible Vault.",
     ),
-    "ask_pass": _option(bool, "-k", "--ask-pass", help="Prompt for the SSH password."),
-    "ask_become_pass": _option(bool, "-K", "--ask-become-pass", help="Prompt for sudo's password."),
+    "ask_pass": option(bool, "-k", "--ask-pass", help="Prompt for the SSH password."),
+    "ask_become_pass": option(bool, "-K", "--ask-become-pass", help="Prompt for sudo's password."),
 }
 
 

@@ -18,6 +18,7 @@ import typer
 
 from headfirst.common.errors import InputError
 from headfirst.control.cli import mistakes, passwords
+from headfirst.control.cli.passwords import option
 from headfirst.control.deployment.running.options import BundleRequest, RunOptions
 from headfirst.control.deployment.running.stages import ALL_RANKS, GROUPS, NAMES, complete
 from headfirst.control.terminal import Terminal
@@ -75,82 +76,57 @@ _OF_HOSTS = [group for group in GROUPS if group not in ALL_RANKS]
 # The short ones keep Ansible's names and meaning.
 _INVENTORY = Annotated[Path | None, typer.Argument(metavar="INVENTORY", help="Inventory file or folder.")]
 _INVENTORY_ALONE = Annotated[Path, typer.Argument(metavar="INVENTORY")]
-_INVENTORIES = Annotated[
-    list[Path] | None,
-    typer.Option("-i", "--inventory", metavar="PATH", help="More inventories, as in Ansible."),
-]
-_EXTRA_VARS = Annotated[
-    list[str] | None,
-    typer.Option("-e", "--extra-vars", metavar="KEY=VALUE|@FILE", help="Extra variables."),
-]
+_INVENTORIES = option(
+    list[Path] | None, "-i", "--inventory", metavar="PATH", help="More inventories, as in Ansible."
+)
+_EXTRA_VARS = option(
+    list[str] | None, "-e", "--extra-vars", metavar="KEY=VALUE|@FILE", help="Extra variables."
+)
 # Shared options before those of a verb, and after them.
-_BEFORE: dict[str, Any] = {
-    "limit": Annotated[
+_BEFORE = {
+    "limit": option(
         str | None,
-        typer.Option(
-            "-l",
-            "--limit",
-            metavar="PATTERN",
-            help=f"Only these hosts; for stages that prepare hosts: {', '.join(_OF_HOSTS)}.",
-        ),
-    ],
-    "tags": Annotated[
+        *("-l", "--limit"),
+        metavar="PATTERN",
+        help=f"Only these hosts; for stages that prepare hosts: {', '.join(_OF_HOSTS)}.",
+    ),
+    "tags": option(
         list[str] | None,
-        typer.Option(
-            "-t",
-            "--tags",
-            metavar="STAGE,…",
-            help=f"Only these stages: {', '.join(NAMES)}; or groups: {', '.join(GROUPS)}.",
-            autocompletion=complete,
-        ),
-    ],
-    "service": Annotated[
-        str | None,
-        typer.Option("--service", metavar="NAME[/REPLICA]", help="Only this service, or this replica of it."),
-    ],
-    "whole_service": Annotated[
-        str | None, typer.Option("--service", metavar="NAME", help="Only this service.")
-    ],
-    "shown_hosts": Annotated[
-        str | None,
-        typer.Option("-l", "--limit", metavar="PATTERN", help="Show these hosts only, as Ansible's --limit."),
-    ],
+        *("-t", "--tags"),
+        metavar="STAGE,…",
+        help=f"Only these stages: {', '.join(NAMES)}; or groups: {', '.join(GROUPS)}.",
+        autocompletion=complete,
+    ),
+    "service": option(
+        str | None, "--service", metavar="NAME[/REPLICA]", help="Only this service, or this replica of it."
+    ),
+    "whole_service": option(str | None, "--service", metavar="NAME", help="Only this service."),
+    "shown_hosts": option(
+        str | None, "-l", "--limit", metavar="PATTERN", help="Show these hosts only, as Ansible's --limit."
+    ),
 }
-_AFTER: dict[str, Any] = {
-    "check": Annotated[bool, typer.Option("--check", help="Change nothing; report what would change.")],
-    "diff": Annotated[bool, typer.Option("--diff", help="Show the differences of changed files in the log.")],
-    "wait": Annotated[
-        float,
-        typer.Option(
-            "--wait", metavar="SECONDS", min=0, help="Wait this long for another run on the same hosts."
-        ),
-    ],
-    "bundle": Annotated[
+_AFTER = {
+    "check": option(bool, "--check", help="Change nothing; report what would change."),
+    "diff": option(bool, "--diff", help="Show the differences of changed files in the log."),
+    "wait": option(
+        float, "--wait", metavar="SECONDS", min=0, help="Wait this long for another run on the same hosts."
+    ),
+    "bundle": option(
         list[Path] | None,
-        typer.Option(
-            "--bundle",
-            metavar="FILE",
-            help="Use this bundle as the only source; the older ones first where it contains a difference.",
-        ),
-    ],
-    "signers": Annotated[
-        Path | None,
-        typer.Option("--signers", metavar="FILE", help="Allowed signers of the bundle (ssh-keygen)."),
-    ],
-    "unsigned": Annotated[
-        bool, typer.Option("--unsigned", help="Accept a bundle without a signature of an allowed signer.")
-    ],
-    "older_bundle": Annotated[
-        bool,
-        typer.Option(
-            "--older-bundle", help="Accept a signed bundle that is older than the newest accepted one."
-        ),
-    ],
-    "json": Annotated[bool, typer.Option("--json", help="JSON for machines.")],
-    "plain": Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live display.")],
-    "verbose": Annotated[
-        int, typer.Option("-v", "--verbose", count=True, help="More of Ansible in the log.")
-    ],
+        "--bundle",
+        metavar="FILE",
+        help="Use this bundle as the only source; the older ones first where it contains a difference.",
+    ),
+    "signers": option(
+        Path | None, "--signers", metavar="FILE", help="Allowed signers of the bundle (ssh-keygen)."
+    ),
+    "unsigned": option(bool, "--unsigned", help="Accept a bundle without a signature of an allowed signer."),
+    "older_bundle": option(
+        bool, "--older-bundle", help="Accept a signed bundle that is older than the newest accepted one."
+    ),
+    "json": option(bool, "--json", help="JSON for machines."),
+    "plain": option(bool, "--plain", help="Plain lines instead of a live display."),
+    "verbose": option(int, "-v", "--verbose", count=True, help="More of Ansible in the log."),
 }
 _DEFAULTS = {float: 0.0, bool: False, int: 0}
 _OF_A_BUNDLE = ("bundle", "signers", "unsigned", "older_bundle")
