@@ -10,16 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from headfirst.control.run.events import (
-    Event,
-    Finding,
-    FindingsReported,
-    HostFailed,
-    StageDone,
-    StageStarted,
-    TaskDone,
-    TaskStarted,
-)
+from headfirst.control.run import events
 from headfirst.control.run.messages import failure_message, findings
 
 SEPARATOR = "|"
@@ -61,7 +52,7 @@ class Translator:
         self._stage_changed = 0
         self._stage_failed: dict[str, None] = {}
 
-    def translate(self, event: dict[str, Any]) -> Iterator[Event]:
+    def translate(self, event: dict[str, Any]) -> Iterator[events.Event]:
         """Our events for one event of ansible-runner, none for most kinds."""
         kind = event["event"]
         data = event.get("event_data", {})
@@ -73,7 +64,7 @@ class Translator:
             yield from self._enter_stage()
             # A host that goes on after a failure was rescued.
             self._stage_failed.pop(data["host"], None)
-            yield TaskStarted(self.stage, data["host"], _task_name(data))
+            yield events.TaskStarted(self.stage, data["host"], _task_name(data))
         elif kind in ("runner_on_ok", "runner_on_skipped"):
             yield from self._task_done(data)
         elif kind == "runner_on_failed" and data.get("ignore_errors"):
@@ -81,15 +72,15 @@ class Translator:
         elif kind in ("runner_on_failed", "runner_on_unreachable"):
             yield from self._failed(data, unreachable=kind == "runner_on_unreachable")
 
-    def finish(self, *, completed: bool) -> Iterator[Event]:
+    def finish(self, *, completed: bool) -> Iterator[events.Event]:
         """End the current stage, if one is open; `completed` is false when the run was broken off in it."""
         if self.stage:
             seconds = time.monotonic() - self._stage_since
             failed = tuple(self._stage_failed)
-            yield StageDone(self.stage, seconds, self._stage_changed, failed, completed)
+            yield events.StageDone(self.stage, seconds, self._stage_changed, failed, completed)
             self.stage = ""
 
-    def _enter_stage(self) -> Iterator[Event]:
+    def _enter_stage(self) -> Iterator[events.Event]:
         if self._play.stage == self.stage:
             return
         yield from self.finish(completed=True)
@@ -97,28 +88,30 @@ class Translator:
         self._stage_since = time.monotonic()
         self._stage_changed = 0
         self._stage_failed = {}
-        yield StageStarted(self._play.stage, self._play.title)
+        yield events.StageStarted(self._play.stage, self._play.title)
 
-    def _task_done(self, data: dict[str, Any]) -> Iterator[Event]:
+    def _task_done(self, data: dict[str, Any]) -> Iterator[events.Event]:
         result = data.get("res") or {}
         changed = bool(result.get("changed"))
         self._stage_changed += changed
         yield from self._findings(data, result)
-        yield TaskDone(self.stage, data["host"], _task_name(data), changed, data.get("duration") or 0.0)
+        yield events.TaskDone(
+            self.stage, data["host"], _task_name(data), changed, data.get("duration") or 0.0
+        )
 
-    def _failed(self, data: dict[str, Any], unreachable: bool) -> Iterator[Event]:
+    def _failed(self, data: dict[str, Any], unreachable: bool) -> Iterator[events.Event]:
         result = data.get("res") or {}
         self._stage_failed[data["host"]] = None
         yield from self._findings(data, result)
         message = failure_message(result)
-        yield HostFailed(self.stage, data["host"], _task_name(data), message, unreachable, result)
+        yield events.HostFailed(self.stage, data["host"], _task_name(data), message, unreachable, result)
 
-    def _findings(self, data: dict[str, Any], result: dict[str, Any]) -> Iterator[Event]:
+    def _findings(self, data: dict[str, Any], result: dict[str, Any]) -> Iterator[events.Event]:
         host = data["host"]
         raw_findings = findings(result) if data.get("task_action") in _FINDS else []
         if raw_findings:
             reported = tuple(
-                Finding(
+                events.Finding(
                     id=str(item.get("id") or ""),
                     severity=str(item["severity"]),
                     host=str(item.get("host") or host),
@@ -128,7 +121,7 @@ class Translator:
                 )
                 for item in raw_findings
             )
-            yield FindingsReported(self.stage, host, reported)
+            yield events.FindingsReported(self.stage, host, reported)
 
 
 def published(event: dict[str, Any]) -> dict[str, Any]:

@@ -12,33 +12,16 @@ from dataclasses import dataclass
 
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.artifacts import Artifacts, registry_logins
-from headfirst.control.deployment.running.role_vars import HostVars, Up, merged
-from headfirst.control.deployment.running.role_vars.engine import (
-    replica_vars,
-    standby_vars,
-    stop_vars,
-    supervisor_vars,
-    version_vars,
-)
-from headfirst.control.deployment.running.role_vars.front import (
-    deregister_vars,
-    page_stop_vars,
-    proxy_vars,
-    router_stop_vars,
-    router_vars,
-    webui_vars,
+from headfirst.control.deployment.running.role_vars import (
+    HostVars,
+    Up,
+    engine,
+    front,
+    merged,
+    monitoring,
+    weights,
 )
 from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
-from headfirst.control.deployment.running.role_vars.monitoring import (
-    monitoring_stop_vars,
-    monitoring_vars,
-)
-from headfirst.control.deployment.running.role_vars.weights import (
-    companion_vars,
-    compile_cache_vars,
-    service_vars,
-    tools_vars,
-)
 from headfirst.control.deployment.running.stages import ALONE, STAGES, Scope
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan.types import Plan, PlannedService
@@ -58,25 +41,25 @@ class Phase:
 _VARIABLES: Mapping[tuple[Scope, str], Callable[..., HostVars]] = {
     ("cluster", "check.yml"): lambda up: hardware_vars(up.cluster, up.plan, up.peers),
     ("cluster", "machine.yml"): lambda up: merged(
-        hardware_vars(up.cluster, up.plan, up.peers), tools_vars(up), supervisor_vars(up)
+        hardware_vars(up.cluster, up.plan, up.peers), weights.tools_vars(up), engine.supervisor_vars(up)
     ),
-    ("service", "image.yml"): service_vars,
-    ("service", "weights.yml"): service_vars,
-    ("companion", "weights.yml"): companion_vars,
-    ("service", "router.yml"): router_vars,
-    ("replica", "serve.yml"): replica_vars,
-    ("replica", "standby.yml"): standby_vars,
-    ("replica", "compile_cache.yml"): compile_cache_vars,
+    ("service", "image.yml"): weights.service_vars,
+    ("service", "weights.yml"): weights.service_vars,
+    ("companion", "weights.yml"): weights.companion_vars,
+    ("service", "router.yml"): front.router_vars,
+    ("replica", "serve.yml"): engine.replica_vars,
+    ("replica", "standby.yml"): engine.standby_vars,
+    ("replica", "compile_cache.yml"): weights.compile_cache_vars,
     ("service", "prune.yml"): lambda up, service: (
-        version_vars(up.cluster.service(service.name)) if len(service.replicas) > 1 else {}
+        engine.version_vars(up.cluster.service(service.name)) if len(service.replicas) > 1 else {}
     ),
-    ("service", "deregister.yml"): deregister_vars,
-    ("cluster", "webui.yml"): webui_vars,
-    ("cluster", "proxy.yml"): proxy_vars,
+    ("service", "deregister.yml"): front.deregister_vars,
+    ("cluster", "webui.yml"): front.webui_vars,
+    ("cluster", "proxy.yml"): front.proxy_vars,
     ("cluster", "close.yml"): lambda up: (
         hardware_vars(up.cluster, up.plan, up.peers) if up.plan.proxy else {}
     ),
-    ("cluster", "monitoring.yml"): monitoring_vars,
+    ("cluster", "monitoring.yml"): monitoring.monitoring_vars,
 }
 
 
@@ -145,9 +128,9 @@ def of_down(cluster: Cluster, service: Service | None = None) -> list[Phase]:
     """
     services = cluster.services if service is None else (service,)
     stops = [
-        *(Phase("stop_router.yml", router_stop_vars(stopped)) for stopped in services),
+        *(Phase("stop_router.yml", front.router_stop_vars(stopped)) for stopped in services),
         *(
-            Phase("stop.yml", stop_vars(stopped, replica, cluster.spares))
+            Phase("stop.yml", engine.stop_vars(stopped, replica, cluster.spares))
             for stopped in services
             for replica in stopped.replicas
         ),
@@ -155,8 +138,8 @@ def of_down(cluster: Cluster, service: Service | None = None) -> list[Phase]:
     if service is not None:
         return [phase for phase in stops if phase.variables]
     phases = [
-        Phase("stop_monitoring.yml", monitoring_stop_vars(cluster)),
-        Phase("stop_page.yml", page_stop_vars(cluster)),
+        Phase("stop_monitoring.yml", monitoring.monitoring_stop_vars(cluster)),
+        Phase("stop_page.yml", front.page_stop_vars(cluster)),
         *stops,
         Phase("clean.yml", {host.name: {} for host in cluster.hosts}),
     ]

@@ -15,18 +15,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from headfirst.control.run import events
 from headfirst.control.run.amounts import amount, duration, speed
-from headfirst.control.run.events import (
-    Event,
-    FindingsReported,
-    HostFailed,
-    Progress,
-    RunDone,
-    StageDone,
-    StageStarted,
-    TaskDone,
-    TaskStarted,
-)
 from headfirst.control.run.reporters.reporter import STILL_S, Reporter
 from headfirst.control.terminal import Terminal
 
@@ -48,7 +38,7 @@ class ProgressRow:
     text: str = ""
     since: float = 0.0
     changed: int = 0
-    progress: Progress | None = None
+    progress: events.Progress | None = None
     at: float = 0.0
 
 
@@ -63,25 +53,25 @@ class ProgressBoard:
         self.left_seconds: float | None = None  # of the whole command when the stage began
         self.rows: dict[str, ProgressRow] = {}
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: events.Event) -> None:
         """Take one event in."""
         match event:
-            case StageStarted():
+            case events.StageStarted():
                 self.stage, self.title, self.since = event.stage, event.title, self.clock()
                 self.left_seconds = event.left_seconds
                 self.rows = {}
-            case TaskStarted():
+            case events.TaskStarted():
                 row = self._row(event.host)
                 row.state, row.text, row.since = HostActivity.WORKING, event.task, self.clock()
                 row.progress = None
-            case Progress():
+            case events.Progress():
                 row = self._row(event.host)
                 row.progress, row.at = event, self.clock()
-            case TaskDone():
+            case events.TaskDone():
                 row = self._row(event.host)
                 row.state, row.progress = HostActivity.WAITING, None
                 row.changed += event.changed
-            case HostFailed():
+            case events.HostFailed():
                 row = self._row(event.host)
                 row.state, row.progress = HostActivity.FAILED, None
                 row.text = f"{event.task}: {event.message}".splitlines()[0]
@@ -121,22 +111,22 @@ class LiveReporter(Reporter):
     def __exit__(self, *error: object) -> None:
         self._live.stop()
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: events.Event) -> None:
         """Take an event in; what ended is printed for good."""
         self._board.apply(event)
         match event:
-            case StageDone():
+            case events.StageDone():
                 self._print_stage(event)
-            case HostFailed():
+            case events.HostFailed():
                 kind = "does not answer" if event.unreachable else "failed"
                 message = event.message.splitlines()[0]
                 self._print(f"[red]✗ {event.host} {kind}[/]: {escape(event.task)}: {escape(message)}")
-            case FindingsReported():
+            case events.FindingsReported():
                 # Errors end the run, and its last paragraph lists them all.
                 for finding in event.findings:
                     if finding.severity != "error":
                         self._print(f"[yellow]![/] {escape(f'{finding.host}: {finding.text}')}")
-            case RunDone(cancelled=True):
+            case events.RunDone(cancelled=True):
                 self._print(f"[yellow]Stopped[/] after {duration(event.seconds)}")
 
     def tick(self) -> None:
@@ -146,7 +136,7 @@ class LiveReporter(Reporter):
     def _print(self, markup: str) -> None:
         self._console.print(markup, highlight=False)
 
-    def _print_stage(self, event: StageDone) -> None:
+    def _print_stage(self, event: events.StageDone) -> None:
         mark = "[red]✗[/]" if event.failed_hosts else "[green]✓[/]" if event.completed else "[yellow]–[/]"
         changed = f"{event.changed} changed" if event.changed else "no change"
         title = escape(self._board.title)
@@ -202,7 +192,7 @@ class LiveReporter(Reporter):
         return Text(row.text, style=style), Text(seconds, style="dim")
 
 
-def _long_work(state: Progress, old_s: float) -> tuple[RenderableType, RenderableType]:
+def _long_work(state: events.Progress, old_s: float) -> tuple[RenderableType, RenderableType]:
     line = Text(f"{state.what} ")
     if state.total:
         filled = min(_BAR_WIDTH, _BAR_WIDTH * state.done // state.total)

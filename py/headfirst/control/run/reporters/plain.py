@@ -8,18 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from headfirst.common.untrusted import for_terminal
+from headfirst.control.run import events
 from headfirst.control.run.amounts import amount, duration, speed
-from headfirst.control.run.events import (
-    Event,
-    FindingsReported,
-    HostFailed,
-    Progress,
-    RunDone,
-    StageDone,
-    StageStarted,
-    TaskDone,
-    TaskStarted,
-)
 from headfirst.control.run.reporters.reporter import STILL_S, Reporter
 
 PROGRESS_EVERY_S = 5.0
@@ -32,40 +22,40 @@ class PlainReporter(Reporter):
         self._out = out or sys.stdout
         self._clock = clock
         self._spoke: dict[str, float] = {}
-        self._running: dict[str, tuple[TaskStarted, float]] = {}
-        self._last: dict[str, tuple[Progress, float]] = {}
+        self._running: dict[str, tuple[events.TaskStarted, float]] = {}
+        self._last: dict[str, tuple[events.Progress, float]] = {}
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: events.Event) -> None:
         """Write the event's line, if it has one."""
         match event:
-            case StageStarted():
+            case events.StageStarted():
                 self._line(f"== {event.stage}: {event.title}{_expected(event)}")
-            case TaskStarted():
+            case events.TaskStarted():
                 now = self._clock()
                 self._running[event.host] = (event, now)
                 self._spoke[event.host] = now
                 self._last.pop(event.host, None)
-            case TaskDone():
+            case events.TaskDone():
                 self._running.pop(event.host, None)
                 if event.changed:
                     self._say(event.host, f"changed: {event.task}")
-            case Progress():
+            case events.Progress():
                 self._last[event.host] = (event, self._clock())
                 self._progress(event)
-            case FindingsReported():
+            case events.FindingsReported():
                 for finding in event.findings:
                     if finding.severity == "error":
                         continue  # the run's last paragraph lists them all
                     self._say(finding.host, f"{finding.severity}: {finding.text}")
-            case HostFailed():
+            case events.HostFailed():
                 self._running.pop(event.host, None)
                 kind = "unreachable" if event.unreachable else "failed"
                 self._say(event.host, f"{kind}: {event.task}: {event.message}")
-            case StageDone():
+            case events.StageDone():
                 failed = f", failed on {', '.join(event.failed_hosts)}" if event.failed_hosts else ""
                 failed += "" if event.completed else ", broken off"
                 self._line(f"== {event.stage}: {duration(event.seconds)}, {event.changed} changed{failed}")
-            case RunDone(cancelled=True):
+            case events.RunDone(cancelled=True):
                 self._line(f"== stopped after {duration(event.seconds)}")
 
     def tick(self) -> None:
@@ -79,7 +69,7 @@ class PlainReporter(Reporter):
                     text += f"; {_state(progress, [progress.note])}, nothing new for {duration(now - at)}"
                 self._say(host, text)
 
-    def _progress(self, event: Progress) -> None:
+    def _progress(self, event: events.Progress) -> None:
         finished = event.total > 0 and event.done >= event.total
         if not finished and self._clock() - self._spoke.get(event.host, -PROGRESS_EVERY_S) < PROGRESS_EVERY_S:
             return
@@ -95,13 +85,13 @@ class PlainReporter(Reporter):
         print(for_terminal(text), file=self._out, flush=True)
 
 
-def _state(event: Progress, more: Sequence[str]) -> str:
+def _state(event: events.Progress, more: Sequence[str]) -> str:
     """How far long work is."""
     done = amount(event.done, event.total, event.unit) if event.done or event.total else ""
     return f"{event.what}: {', '.join(filter(None, [done, *more]))}".removesuffix(": ")
 
 
-def _expected(event: StageStarted) -> str:
+def _expected(event: events.StageStarted) -> str:
     """What recorded runs of the same kind took."""
     parts = [f"about {duration(event.expected_seconds)}"] if event.expected_seconds is not None else []
     if event.left_seconds is not None:
