@@ -15,9 +15,9 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import Phase
 from headfirst.control.deployment.running.playbooks import run_phases
 from headfirst.control.deployment.running.recorded import recorded
+from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.control.deployment.running.role_vars.engine import rollback_vars, version_vars
 from headfirst.control.inventory.inventory import load
-from headfirst.control.ownership.lease import Lease
 from headfirst.control.run.environment import require_all
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult, joined
@@ -71,10 +71,17 @@ def rollback(options: RunOptions, reporter: Reporter) -> Rollback:
         recorded(cluster, options, "rollback", reporter) as shown,
         run_lock(cluster, options, "rollback", shown) as lease,
     ):
-        results, versions = [], {}
+        results: list[RunResult] = []
+        versions: dict[str, Version | None] = {}
+
+        def run(playbook: str, variables: HostVars) -> RunResult:
+            """On its own hosts: the plays are of all hosts with ranks, also those of other services."""
+            limited = cluster.limited(variables)
+            results.append(run_phases([Phase(playbook, variables)], options, limited, shown, lease=lease))
+            return results[-1]
+
         for service in services:
-            result, versions[str(service)] = _previous(service, options, cluster, shown, lease)
-            results.append(result)
+            versions[str(service)] = previous(service, run("versions.yml", version_vars(service)).stats)
         if not any(versions.values()):
             raise InputError(
                 "there is no version to return to: no other one has served on all replicas",
@@ -84,8 +91,7 @@ def rollback(options: RunOptions, reporter: Reporter) -> Rollback:
         for service in services:
             if version := versions[str(service)]:
                 for replica in service.replicas:
-                    variables = rollback_vars(service, replica, version.name, version.generations)
-                    results.append(_run(Phase("rollback.yml", variables), options, cluster, shown, lease))
+                    run("rollback.yml", rollback_vars(service, replica, version.name, version.generations))
     return Rollback(joined(results), versions)
 
 
@@ -99,15 +105,3 @@ def _chosen(cluster: Cluster, chosen: str | None) -> list[Service]:
             hint=f"Write: deploy rollback {cluster.inventories[0]} --service {several[0]}",
         )
     return list(services.values())
-
-
-def _previous(
-    service: Service, options: RunOptions, cluster: Cluster, reporter: Reporter, lease: Lease
-) -> tuple[RunResult, Version | None]:
-    result = _run(Phase("versions.yml", version_vars(service)), options, cluster, reporter, lease)
-    return result, previous(service, result.stats)
-
-
-def _run(phase: Phase, options: RunOptions, cluster: Cluster, reporter: Reporter, lease: Lease) -> RunResult:
-    """Run it on its own hosts: the plays are of all hosts with ranks, also those of other services."""
-    return run_phases([phase], options, cluster.limited(phase.variables), reporter, lease=lease)
