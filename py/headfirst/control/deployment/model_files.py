@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+
+from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import HUBS
 
 from headfirst.control import demo
 from headfirst.control.checkpoints import small_files
@@ -12,7 +15,7 @@ from headfirst.control.deployment.checkpoints import folder_here
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan import trust
-from headfirst.decide.plan.types import Companion, PlannedService
+from headfirst.decide.plan.types import PlannedService
 
 
 def model_files(cluster: Cluster, planned: PlannedService) -> Files:
@@ -22,7 +25,9 @@ def model_files(cluster: Cluster, planned: PlannedService) -> Files:
     if planned.convert_to_bf16:
         model = small_files.converted(model)
     files = {planned.weights.directory: model}
-    return {**files, draft.directory: _companion(cluster, service, draft)} if draft else files
+    if draft:
+        files[draft.directory] = _read(cluster, service, draft.source, draft.id, draft.revision)
+    return files
 
 
 @cache
@@ -31,27 +36,23 @@ def _of_hub(source: str, id: str, revision: str | None) -> dict[str, bytes]:
     return small_files.of_hub(source, id, revision)
 
 
-def _model(cluster: Cluster, service: Service) -> dict[str, bytes]:
+def _model(cluster: Cluster, service: Service) -> Mapping[str, bytes]:
     settings = service.settings
     if settings.model_source == "demo":
         with demo.checkpoint(service.model_id) as folder:
             return small_files.of_folder(folder)
-    if settings.model_source == "path":
-        return _folder(cluster, service, settings.model)
-    return _of_hub(settings.model_source, service.model_id, trust.revision(settings))
+    return _read(cluster, service, settings.model_source, service.model_id, trust.revision(settings))
 
 
-def _companion(cluster: Cluster, service: Service, companion: Companion) -> dict[str, bytes]:
-    if companion.from_hub:
-        return _of_hub(companion.source, companion.id, companion.revision)
-    return _folder(cluster, service, companion.id)
-
-
-def _folder(cluster: Cluster, service: Service, folder: str) -> dict[str, bytes]:
-    """Of a folder of the head, read here where this machine has it, too."""
-    here = folder_here(cluster, Path(folder))
+def _read(
+    cluster: Cluster, service: Service, source: str, id: str, revision: str | None
+) -> Mapping[str, bytes]:
+    """Those of a hub, or of a folder of the head, read here where this machine has it, too."""
+    if source in HUBS:
+        return _of_hub(source, id, revision)
+    here = folder_here(cluster, Path(id))
     if here is not None:
         return small_files.of_folder(here)
     from headfirst.control.deployment.hosts.head_folder import files_on_head
 
-    return files_on_head(host_access(cluster)[service.hosts[0].name], folder)
+    return files_on_head(host_access(cluster)[service.hosts[0].name], id)

@@ -8,14 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headfirst.control.run.events import (
-    Event,
-    Finding,
-    FindingsReported,
-    HostFailed,
-    StageDone,
-    TaskDone,
-)
+from headfirst.control.run import events
+from headfirst.control.run.events import Event, Finding, HostFailed
 
 
 class StageTime(NamedTuple):
@@ -90,14 +84,15 @@ class RunTally:
 
     def note(self, event: Event) -> None:
         """Remember one event."""
-        if isinstance(event, TaskDone):
-            self.changed[event.host] = self.changed.get(event.host, 0) + event.changed
-        elif isinstance(event, HostFailed):
-            self.failures.append(event)
-        elif isinstance(event, FindingsReported):
-            self.findings.extend(event.findings)
-        elif isinstance(event, StageDone):
-            self._stages[event.stage] = self._stages.get(event.stage, 0.0) + event.seconds
+        match event:
+            case events.TaskDone():
+                self.changed[event.host] = self.changed.get(event.host, 0) + event.changed
+            case events.HostFailed():
+                self.failures.append(event)
+            case events.FindingsReported():
+                self.findings.extend(event.findings)
+            case events.StageDone():
+                self._stages[event.stage] = self._stages.get(event.stage, 0.0) + event.seconds
 
     @property
     def stages(self) -> list[StageTime]:

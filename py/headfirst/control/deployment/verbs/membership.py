@@ -49,13 +49,15 @@ class Change:
 def replacement(options: RunOptions, old: str, new: str, *, keep: bool) -> Change:
     """`old` leaves, or with `keep` becomes a spare, and the spare `new` has its place."""
     path = options.inventories[0].absolute()
-    return _checked(path, options, old, with_spare(path, old, new, options.extra_vars, keep=keep), "replace")
+    after = with_spare(path, old, new, options.extra_vars, keep=keep)
+    return _checked(Change(path, text_of(path), after, old, "replace"), options)
 
 
 def removal(options: RunOptions, host: str) -> Change:
     """`host` leaves the cluster."""
     path = options.inventories[0].absolute()
-    return _checked(path, options, host, without(path, host, options.extra_vars), "remove")
+    after = without(path, host, options.extra_vars)
+    return _checked(Change(path, text_of(path), after, host, "remove"), options)
 
 
 def carry_out(change: Change, options: RunOptions, reporter: Reporter) -> UpOutcome:
@@ -71,11 +73,8 @@ def carry_out(change: Change, options: RunOptions, reporter: Reporter) -> UpOutc
         return up(options, shown)
 
 
-def _checked(
-    path: Path, options: RunOptions, leaving: str, after: str, verb: Literal["replace", "remove"]
-) -> Change:
+def _checked(change: Change, options: RunOptions) -> Change:
     """The change. InputError where the hosts that stay cannot carry the services."""
-    change = Change(path, text_of(path), after, leaving, verb)
     with _beside(change) as draft:
         prepared = prepare([draft], options.extra_vars, probe=True)
     refuse_unfit(prepared.plan)
