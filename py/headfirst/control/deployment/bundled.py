@@ -270,17 +270,10 @@ class Closed:
 def looked_at(request: BundleRequest | None, cluster: Cluster, extra_vars: Sequence[str]) -> Bundled:
     """The bundle that was asked for, or else the inventory's: signature verified, files not yet proven.
 
-    UntrustedError for one that is older than the newest accepted one, unless `request` has `older`.
+    InputError where no signer is allowed. UntrustedError for one that is older than the newest accepted one,
+    unless `request` has `older`.
     """
     request = _asked(request, cluster)
-    bundles = _opened(request)
-    if not request.older:
-        _accepted().refuse_older(bundles[-1], cluster.name)
-    return Bundled(bundles, cluster.name, cluster.inventories, extra_vars)
-
-
-def _opened(request: BundleRequest) -> list[Bundle]:
-    """The bundles with their manifests, signatures verified. InputError where no signer is allowed."""
     if request.signers is None and not request.unsigned:
         raise InputError(
             "no signer of the bundle is named",
@@ -288,7 +281,10 @@ def _opened(request: BundleRequest) -> list[Bundle]:
             hint="Name an allowed signers file (--signers FILE, or bundle_signers= in the inventory), or "
             "accept the bundle without a signature: --unsigned.",
         )
-    return [opened(path, None if request.unsigned else request.signers) for path in request.paths]
+    bundles = [opened(path, None if request.unsigned else request.signers) for path in request.paths]
+    if not request.older:
+        _accepted().refuse_older(bundles[-1], cluster.name)
+    return Bundled(bundles, cluster.name, cluster.inventories, extra_vars)
 
 
 def _accepted() -> Accepted:
