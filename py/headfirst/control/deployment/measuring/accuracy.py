@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,6 @@ from headfirst.control.deployment.measuring.chat_service import chat_service
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.service import open_api
 from headfirst.control.evalscope import environment, process
-from headfirst.control.evalscope.process import Evalscope
 from headfirst.control.paths import state_dir
 from headfirst.control.smoke.answers import FailedCase, ListedModel, RefusedRequest
 from headfirst.control.smoke.api import Api, ServiceTarget
@@ -94,8 +93,25 @@ class AskedService:
         where = folder or new_folder("accuracy", self.subject.names, begun)
         where.mkdir(parents=True, exist_ok=True)
         log = state_dir("logs") / f"{self.subject.names[0]}-accuracy-{begun:%Y%m%d-%H%M%S}.log"
-        with process.running(self.python, "questions", self.url, self.key, log) as tool:
-            answers = self._ask(tool, exam.questions, Journal(where, setup), where, watcher)
+        with (
+            process.running(self.python, "questions", self.url, self.key, log) as tool,
+            closing(Journal(where, setup)) as journal,
+        ):
+
+            def answered(answer: ExamAnswer) -> None:
+                journal.add(answer)
+                watcher.answered(answer)
+
+            answered_ids = {answer.question for answer in journal.answers}
+            watcher.started(len(exam.questions), len(answered_ids))
+            unanswered = [question for question in exam.questions if question.id not in answered_ids]
+            try:
+                asking.ask(tool, self.model, unanswered, self.limits, answered)
+            except BaseException:
+                watcher.note(f"{len(journal.answers):,} answers are kept. Continue with: -o {where}")
+                raise
+        by_question = {answer.question: answer for answer in journal.answers}
+        answers = [by_question[question.id] for question in exam.questions]
         if all(answer.error for answer in answers):
             raise HeadfirstError(
                 f"{self.model} answered no question: {answers[0].error}",
@@ -105,33 +121,6 @@ class AskedService:
         result = Accuracy(date=begun.isoformat(timespec="seconds"), setup=setup, answers=answers)
         result.write(where)
         return ExamOutcome(result, where)
-
-    def _ask(
-        self,
-        tool: Evalscope,
-        questions: Sequence[Question],
-        journal: Journal,
-        folder: Path,
-        watcher: ExamWatcher,
-    ) -> list[ExamAnswer]:
-        """The answers in the order of the questions; those that the journal has are not asked for again."""
-
-        def answered(answer: ExamAnswer) -> None:
-            journal.add(answer)
-            watcher.answered(answer)
-
-        try:
-            answered_ids = {answer.question for answer in journal.answers}
-            watcher.started(len(questions), len(answered_ids))
-            unanswered = [question for question in questions if question.id not in answered_ids]
-            asking.ask(tool, self.model, unanswered, self.limits, answered)
-        except BaseException:
-            watcher.note(f"{len(journal.answers):,} answers are kept. Continue with: -o {folder}")
-            raise
-        finally:
-            journal.close()
-        answers = {answer.question: answer for answer in journal.answers}
-        return [answers[question.id] for question in questions]
 
 
 def measure(

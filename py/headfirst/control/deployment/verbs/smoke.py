@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from headfirst.control.deployment.prepare import prepare
@@ -47,21 +48,21 @@ def run(
     return report.model_copy(update={"capabilities": planned.capabilities})
 
 
+@dataclass(frozen=True)
 class _TimedSmokeWatcher:
     """The watcher; each case begins with the time left, and what it takes is recorded."""
 
-    def __init__(self, watcher: SmokeWatcher, recording: Recording) -> None:
-        self._watcher = watcher
-        self._recording = recording
+    watcher: SmokeWatcher
+    recording: Recording
 
     def started(self, case: Case) -> None:
-        self._watcher.started(case)
-        if (seconds_left := self._recording.begin(case.name).left_seconds) is not None:
-            self._watcher.time_left(seconds_left)
+        self.watcher.started(case)
+        if (seconds_left := self.recording.begin(case.name).left_seconds) is not None:
+            self.watcher.time_left(seconds_left)
 
     def ended(self, result: CaseResult) -> None:
-        self._recording.end(result.case)
-        self._watcher.ended(result)
+        self.recording.end(result.case)
+        self.watcher.ended(result)
 
 
 def api_target(service: Service, planned: plan.PlannedService) -> tuple[ServiceTarget, ReadinessProbe]:
