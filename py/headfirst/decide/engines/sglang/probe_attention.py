@@ -28,14 +28,6 @@ class Definition(NamedTuple):
     node: ast.AST
 
 
-class DefinitionUse(NamedTuple):
-    """A definition, the class that uses it, and the last architecture on the way to it."""
-
-    definition: Definition
-    user: ast.AST
-    architecture: str
-
-
 class ModelModules:
     """The modules of a folder of models, by the names that they define and import."""
 
@@ -62,14 +54,16 @@ class ModelModules:
         """Architectures of which each language model has an attention layer that all ranks share."""
         names = set()
         for name, entry in self._entries.items():
-            models = self._attention(DefinitionUse(entry, entry.node, name))
+            models = self._attention(entry, name)
             if models and all(False in divided for divided in models.values()):
                 names.add(name)
         return names
 
-    def _attention(self, use: DefinitionUse) -> dict[str, set[bool]]:
+    def _attention(self, entry: Definition, name: str) -> dict[str, set[bool]]:
         """Language model -> whether its nearest attention layers are divided by group."""
-        level, seen = [use], set()
+        # A definition, the class that uses it, and the last architecture on the way to it.
+        level: list[tuple[Definition, ast.AST, str]] = [(entry, entry.node, name)]
+        seen = set()
         while level:
             models: dict[str, set[bool]] = {}
             further = []
@@ -78,15 +72,12 @@ class ModelModules:
                 if key in seen:
                     continue
                 seen.add(key)
-                architecture = self._architectures.get(key, above)
-                node = definition.node
-                is_class = isinstance(node, ast.ClassDef)
-                if isinstance(node, ast.ClassDef) and ATTENTION & _words(node):
-                    models.setdefault(architecture, set()).add(_by_group(node, user))
-                further += [
-                    DefinitionUse(other, node if is_class else user, architecture)
-                    for other in self._used(definition)
-                ]
+                node, architecture = definition.node, self._architectures.get(key, above)
+                if isinstance(node, ast.ClassDef):
+                    if ATTENTION & _words(node):
+                        models.setdefault(architecture, set()).add(_by_group(node, user))
+                    user = node
+                further += [(other, user, architecture) for other in self._used(definition)]
             if models:
                 return models
             level = further

@@ -56,7 +56,10 @@ def buffer_bytes(has: SupportTable, checkpoint: Checkpoint, layout: Layout, valu
     if not lora.are_served(checkpoint, values):
         return 0
     can = has.abilities(checkpoint.architecture) or frozenset()
-    linears = [*_attentions(checkpoint, layout), *_feed_forwards(checkpoint, layout, can)]
+    kinds = checkpoint.kinds(range(checkpoint.layers))
+    layers = sum(kinds.values()) - kinds["linear"] - kinds["none"]
+    linears = [(linear, layers) for linear in lora.attention(checkpoint, layout.tensor)]
+    linears += _feed_forwards(checkpoint, layout, can)
     sharded = layout.tensor if values.get("fully_sharded_loras") else 1
     modules = _modules(values.get("lora_target_modules"))
     elements = sum(
@@ -81,12 +84,6 @@ def _divided(linear: Linear, sharded: int) -> int:
     if linear.by_inputs:
         return linear.inputs + linear.outputs // sharded
     return linear.parts * linear.inputs // (sharded if linear.is_divided else 1) + linear.outputs
-
-
-def _attentions(checkpoint: Checkpoint, layout: Layout) -> Iterator[tuple[Linear, int]]:
-    kinds = checkpoint.kinds(range(checkpoint.layers))
-    layers = sum(kinds.values()) - kinds["linear"] - kinds["none"]
-    yield from ((linear, layers) for linear in lora.attention(checkpoint, layout.tensor))
 
 
 def _feed_forwards(
