@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MODEL = "\n[all:vars]\nmodel=org/model\n"
-TWO = "[head]\nn1 ansible_host=192.0.2.11\n\n[workers]\nn2 ansible_host=192.0.2.12\n"
+N2, N3 = "n2 ansible_host=192.0.2.12\n", "n3 ansible_host=192.0.2.13\n"
 ONE = "[head]\nn1 ansible_host=192.0.2.11\n"
+TWO = f"{ONE}\n[workers]\n{N2}"
 
 
 class Read(NamedTuple):
@@ -43,8 +44,37 @@ def setting_is(line: str, value: Any) -> Read:
 
 
 def host_is(words: str, **expected: Any) -> Read:
-    text = f"[head]\nn1 ansible_host=192.0.2.11 {words}\n"
-    return Read(ini(text), {f"head.{name.replace('__', '.')}": value for name, value in expected.items()})
+    return read(
+        f"[head]\nn1 ansible_host=192.0.2.11 {words}\n", **{f"head__{n}": v for n, v in expected.items()}
+    )
+
+
+def read(text: str, lines: str = "", **expected: Any) -> Read:
+    """Hosts, and lines of [all:vars]; values by path, `__` for a dot, and names of hosts as one text."""
+    values = {name.replace("__", "."): value for name, value in expected.items()}
+    names = {name: values[name].split() for name in values.keys() & {"ranks", "hosts"}}
+    return Read(ini(text, f"{lines}\n" if lines else ""), values | names)
+
+
+def gives(lines: str, **settings: Any) -> Read:
+    return read(TWO, lines, **{f"settings__{name}": value for name, value in settings.items()})
+
+
+def broken(text: str, what: str, line: int, hint: str = "", file: str = "hosts.ini") -> Refused:
+    """The whole inventory, and the line that is named, if any."""
+    return Refused({file: text}, what, f"{file}:{line}" if line else file, hint)
+
+
+def broken_yaml(text: str, what: str, line: int, hint: str) -> Refused:
+    return broken(text, what, line, hint, "hosts.yml")
+
+
+def wrong(hosts: str, what: str, line: int, hint: str = "") -> Refused:
+    return broken(f"{hosts}{MODEL}", what, line, hint)
+
+
+def extra_wrong(what: str, hint: str, *extra: str, where: str = "(-e)") -> Refused:
+    return Refused(ini(TWO), what, where, hint, extra)
 
 
 YAML = """\
@@ -68,90 +98,63 @@ CONSTRUCTED = (
 
 READ: dict[str, Read] = {
     # Hosts and ranks.
-    "two hosts": Read(ini(TWO), {"ranks": ["n1", "n2"], "webui.name": "n1"}),
-    "workers as written": Read(
-        ini(ONE + "[workers]\nn3 ansible_host=192.0.2.13\nn2 ansible_host=192.0.2.12\n"),
-        {"ranks": ["n1", "n3", "n2"]},
+    "two hosts": read(TWO, ranks="n1 n2", webui__name="n1"),
+    "workers as written": read(f"{ONE}[workers]\n{N3}{N2}", ranks="n1 n3 n2"),
+    "workers before the head": read(f"[workers]\n{N2}{ONE}", ranks="n1 n2"),
+    "a range": read(
+        ONE + '[workers]\nw[1:3] ansible_host="192.0.2.2{{ inventory_hostname[1:] }}"\n',
+        ranks="n1 w1 w2 w3",
+        worker__2__address="192.0.2.23",
     ),
-    "workers before the head": Read(
-        ini("[workers]\nn2 ansible_host=192.0.2.12\n" + ONE), {"ranks": ["n1", "n2"]}
+    "a range with zeros": read(
+        ONE + '[workers]\nnode[07:09] ansible_host="192.0.2.{{ inventory_hostname[4:] | int }}"\n',
+        ranks="n1 node07 node08 node09",
+        worker__0__address="192.0.2.7",
     ),
-    "a range": Read(
-        ini(ONE + '[workers]\nw[1:3] ansible_host="192.0.2.2{{ inventory_hostname[1:] }}"\n'),
-        {"ranks": ["n1", "w1", "w2", "w3"], "worker.2.address": "192.0.2.23"},
+    "a range of letters": read(
+        ONE + "[workers]\nr-[a:b] ansible_host=\"192.0.2.2{{ {'r-a': 1, 'r-b': 2}[inventory_hostname] }}\"\n",
+        ranks="n1 r-a r-b",
     ),
-    "a range with zeros": Read(
-        ini(ONE + '[workers]\nnode[07:09] ansible_host="192.0.2.{{ inventory_hostname[4:] | int }}"\n'),
-        {"ranks": ["n1", "node07", "node08", "node09"], "worker.0.address": "192.0.2.7"},
+    "a range with a step": read(
+        ONE + '[workers]\nw[2:6:2] ansible_host="192.0.2.2{{ inventory_hostname[1:] }}"\n',
+        ranks="n1 w2 w4 w6",
     ),
-    "a range of letters": Read(
-        ini(
-            ONE
-            + "[workers]\nr-[a:b] ansible_host=\"192.0.2.2{{ {'r-a': 1, 'r-b': 2}[inventory_hostname] }}\"\n"
-        ),
-        {"ranks": ["n1", "r-a", "r-b"]},
+    "addresses as names": read(
+        "[head]\n192.0.2.1\n[workers]\n192.0.2.[2:3]\n", ranks="192.0.2.1 192.0.2.2 192.0.2.3"
     ),
-    "a range with a step": Read(
-        ini(ONE + '[workers]\nw[2:6:2] ansible_host="192.0.2.2{{ inventory_hostname[1:] }}"\n'),
-        {"ranks": ["n1", "w2", "w4", "w6"]},
+    "a port after the name": read("[head]\n192.0.2.1:2222\n", head__login__port=2222),
+    "child groups": read(
+        f"{ONE}[workers:children]\nzrack\narack\n[zrack]\n{N2}[arack]\n{N3}", ranks="n1 n2 n3"
     ),
-    "addresses as names": Read(
-        ini("[head]\n192.0.2.1\n[workers]\n192.0.2.[2:3]\n"),
-        {"ranks": ["192.0.2.1", "192.0.2.2", "192.0.2.3"]},
+    "child groups defined first": read(
+        f"[zrack]\n{N2}[arack]\n{N3}{ONE}[workers:children]\nzrack\narack\n", ranks="n1 n2 n3"
     ),
-    "a port after the name": Read(ini("[head]\n192.0.2.1:2222\n"), {"head.login.port": 2222}),
-    "child groups": Read(
-        ini(
-            ONE
-            + "[workers:children]\nzrack\narack\n[zrack]\nn2 ansible_host=192.0.2.12\n"
-            + "[arack]\nn3 ansible_host=192.0.2.13\n"
-        ),
-        {"ranks": ["n1", "n2", "n3"]},
+    "hosts and child groups": read(
+        f"{ONE}[workers]\nn4 ansible_host=192.0.2.14\n[workers:children]\nrack\n[rack]\n{N2}",
+        ranks="n1 n4 n2",
     ),
-    "child groups defined first": Read(
-        ini(
-            "[zrack]\nn2 ansible_host=192.0.2.12\n[arack]\nn3 ansible_host=192.0.2.13\n"
-            + ONE
-            + "[workers:children]\nzrack\narack\n"
-        ),
-        {"ranks": ["n1", "n2", "n3"]},
+    "groups of groups": read(
+        f"{ONE}[workers:children]\nrow2\nrow1\n[row2:children]\nr4\nr3\n[row1:children]\nr2\nr1\n"
+        + "".join(f"[r{n}]\nn{n + 1} ansible_host=192.0.2.{n + 11}\n" for n in (4, 3, 2, 1)),
+        ranks="n1 n5 n4 n3 n2",
     ),
-    "hosts and child groups": Read(
-        ini(
-            ONE + "[workers]\nn4 ansible_host=192.0.2.14\n[workers:children]\nrack\n"
-            "[rack]\nn2 ansible_host=192.0.2.12\n"
-        ),
-        {"ranks": ["n1", "n4", "n2"]},
+    "a host in two child groups": read(
+        f"{ONE}[workers:children]\na\nb\n[a]\n{N2}[b]\nn2\n{N3}", ranks="n1 n2 n3"
     ),
-    "groups of groups": Read(
-        ini(
-            ONE
-            + "[workers:children]\nrow2\nrow1\n[row2:children]\nr4\nr3\n[row1:children]\nr2\nr1\n"
-            + "".join(f"[r{n}]\nn{n + 1} ansible_host=192.0.2.{n + 11}\n" for n in (4, 3, 2, 1))
-        ),
-        {"ranks": ["n1", "n5", "n4", "n3", "n2"]},
+    "a group for the login": read(
+        TWO + "[gpu:children]\nhead\nworkers\n[gpu:vars]\nansible_user=ops\n",
+        head__login__user="ops",
+        worker__0__login__user="ops",
     ),
-    "a host in two child groups": Read(
-        ini(
-            ONE + "[workers:children]\na\nb\n[a]\nn2 ansible_host=192.0.2.12\n"
-            "[b]\nn2\nn3 ansible_host=192.0.2.13\n"
-        ),
-        {"ranks": ["n1", "n2", "n3"]},
+    "a page of its own": read(
+        TWO + "[webui]\nchat ansible_host=192.0.2.20\n", webui__name="chat", ranks="n1 n2", hosts="n1 n2 chat"
     ),
-    "a group for the login": Read(
-        ini(TWO + "[gpu:children]\nhead\nworkers\n[gpu:vars]\nansible_user=ops\n"),
-        {"head.login.user": "ops", "worker.0.login.user": "ops"},
+    "the page on a worker": read(TWO + "[webui]\nn2\n", webui__name="n2"),
+    "other hosts and groups": read(
+        TWO + "[db]\npostgres[01:40].example.net\n[db:vars]\nengine_prot=1\n", ranks="n1 n2"
     ),
-    "a page of its own": Read(
-        ini(TWO + "[webui]\nchat ansible_host=192.0.2.20\n"),
-        {"webui.name": "chat", "ranks": ["n1", "n2"], "hosts": ["n1", "n2", "chat"]},
-    ),
-    "the page on a worker": Read(ini(TWO + "[webui]\nn2\n"), {"webui.name": "n2"}),
-    "other hosts and groups": Read(
-        ini(TWO + "[db]\npostgres[01:40].example.net\n[db:vars]\nengine_prot=1\n"), {"ranks": ["n1", "n2"]}
-    ),
-    "comments and blank lines": Read(
-        ini("# head\n\n[head] # first\n  n1   ansible_host=192.0.2.11  # rank 0\n"), {"ranks": ["n1"]}
+    "comments and blank lines": read(
+        "# head\n\n[head] # first\n  n1   ansible_host=192.0.2.11  # rank 0\n", ranks="n1"
     ),
     "lines of DOS": Read({"hosts.ini": (TWO + MODEL).replace("\n", "\r\n")}, {"ranks": ["n1", "n2"]}),
     "no suffix": Read({"hosts": TWO + MODEL}, {"ranks": ["n1", "n2"]}),
@@ -197,51 +200,35 @@ READ: dict[str, Read] = {
         {"head.gpus": 8, "worker.0.gpus": 2},
     ),
     # Jinja.
-    "a value in a value": Read(
-        ini(TWO, "data_root=/data\nweights_dir={{ data_root }}/models\n"),
-        {"settings.weights_dir": "/data/models"},
+    "a value in a value": gives(
+        "data_root=/data\nweights_dir={{ data_root }}/models", weights_dir="/data/models"
     ),
-    "a chain of values": Read(
-        ini(TWO, "a_root=/data\nb_root={{ a_root }}/b\nweights_dir={{ b_root }}/models\n"),
-        {"settings.weights_dir": "/data/b/models"},
+    "a chain of values": gives(
+        "a_root=/data\nb_root={{ a_root }}/b\nweights_dir={{ b_root }}/models", weights_dir="/data/b/models"
     ),
-    "a filter": Read(ini(TWO, "served_model_name={{ model | basename | upper }}\n"), {"served": "MODEL"}),
-    "a number": Read(
-        ini(TWO, "base=30000\nengine_port={{ base | int + 1 }}\n"), {"settings.engine_port": 30001}
+    "a filter": read(TWO, "served_model_name={{ model | basename | upper }}", served="MODEL"),
+    "a number": gives("base=30000\nengine_port={{ base | int + 1 }}", engine_port=30001),
+    "a truth value": gives("keep_fp8={{ 1 == 1 }}", keep_fp8=True),
+    "another host's value": read(TWO, "nic={{ hostvars['n1']['my_nic'] }}\nmy_nic=ib7", worker__0__nic="ib7"),
+    "a group's first host": read(TWO, "my_first={{ groups['head'][0] }}\nnic={{ my_first }}", head__nic="n1"),
+    "the environment": gives("weights_dir={{ lookup('env', 'HF_TEST_ROOT') }}/m", weights_dir="/from-env/m"),
+    "an address by template": read(
+        "[head]\nn1 my_ip=192.0.2.7\n", "ansible_host={{ my_ip }}", head__address="192.0.2.7"
     ),
-    "a truth value": Read(ini(TWO, "keep_fp8={{ 1 == 1 }}\n"), {"settings.keep_fp8": True}),
-    "another host's value": Read(
-        ini(TWO, "nic={{ hostvars['n1']['my_nic'] }}\nmy_nic=ib7\n"), {"worker.0.nic": "ib7"}
+    "a user by template": read(ONE, "my_user=ops\nansible_user={{ my_user }}", head__login__user="ops"),
+    "a password by template": read(
+        ONE, "my_secret=s3\nansible_password={{ my_secret }}", head__login__password="s3"
     ),
-    "a group's first host": Read(
-        ini(TWO, "my_first={{ groups['head'][0] }}\nnic={{ my_first }}\n"), {"head.nic": "n1"}
-    ),
-    "the environment": Read(
-        ini(TWO, "weights_dir={{ lookup('env', 'HF_TEST_ROOT') }}/m\n"),
-        {"settings.weights_dir": "/from-env/m"},
-    ),
-    "an address by template": Read(
-        ini("[head]\nn1 my_ip=192.0.2.7\n", "ansible_host={{ my_ip }}\n"), {"head.address": "192.0.2.7"}
-    ),
-    "a user by template": Read(
-        ini(ONE, "my_user=ops\nansible_user={{ my_user }}\n"), {"head.login.user": "ops"}
-    ),
-    "a password by template": Read(
-        ini(ONE, "my_secret=s3\nansible_password={{ my_secret }}\n"), {"head.login.password": "s3"}
-    ),
-    "a template that only a role evaluates": Read(
-        ini(TWO, "weights_proxy={{ ansible_facts['env']['PROXY'] }}\n".replace("weights_proxy", "my_proxy")),
-        {"ranks": ["n1", "n2"]},
+    "a template that only a role evaluates": read(
+        TWO, "my_proxy={{ ansible_facts['env']['PROXY'] }}", ranks="n1 n2"
     ),
     # Variables of one's own.
-    "own, used in a template": Read(
-        ini(TWO, "weights_root=/d\nweights_dir={{ weights_root }}/m\n"), {"notes": 0}
-    ),
-    "own, with a prefix": Read(ini(TWO, "my_engine_port=1\nx_modle=2\n"), {"notes": 0}),
-    "own, declared": Read(ini(TWO, 'own_variables="site_* modle"\nmodle=1\nsite_x=2\n'), {"notes": 0}),
-    "own, like nothing of ours": Read(ini(TWO, "datacenter=fra1\nrack=7\n"), {"notes": 2}),
-    "Ansible's own": Read(ini(TWO, "ansible_python_interpreter=/usr/bin/python3.11\n"), {"notes": 0}),
-    "a role's variable": Read(ini(TWO, "docker_engine_data_root=/data/docker\n"), {"notes": 0}),
+    "own, used in a template": read(TWO, "weights_root=/d\nweights_dir={{ weights_root }}/m", notes=0),
+    "own, with a prefix": read(TWO, "my_engine_port=1\nx_modle=2", notes=0),
+    "own, declared": read(TWO, 'own_variables="site_* modle"\nmodle=1\nsite_x=2', notes=0),
+    "own, like nothing of ours": read(TWO, "datacenter=fra1\nrack=7", notes=2),
+    "Ansible's own": read(TWO, "ansible_python_interpreter=/usr/bin/python3.11", notes=0),
+    "a role's variable": read(TWO, "docker_engine_data_root=/data/docker", notes=0),
     # Logins.
     "user, port, key": host_is(
         "ansible_user=ops ansible_port=2222 ansible_ssh_private_key_file=/k",
@@ -287,29 +274,26 @@ READ: dict[str, Read] = {
         "ansible_become_method=su", login__obstacle="ansible_become_method=su: this verb needs sudo"
     ),
     # Values.
-    "devices with spaces": Read(ini(TWO, "hca='mlx5_0 mlx5_1'\n"), {"head.hca": "mlx5_0,mlx5_1"}),
+    "devices with spaces": read(TWO, "hca='mlx5_0 mlx5_1'", head__hca="mlx5_0,mlx5_1"),
     "numbers of YAML": Read(
-        {
-            "hosts.yml": YAML.replace(
-                "org/model}", "org/model, gpus: 8, gpu_devices: [4, 5], engine_args: [--tp, 2]}"
-            )
-        },
+        {"hosts.yml": YAML.replace("model}", "model, gpus: 8, gpu_devices: [4, 5], engine_args: [--tp, 2]}")},
         {"settings.gpu_devices": ["4", "5"], "settings.engine_args": ["--tp", "2"]},
     ),
     "numbers with commas on a host's line": host_is("cpu_cores=0,2,4-7", cpu_cores="0,2,4-7"),
     "numbers with commas alone": host_is("cpu_cores=0,2", cpu_cores="0,2"),
-    "cores with spaces": Read(ini(TWO, "cpu_cores='0-3, 8-11 16'\n"), {"head.cpu_cores": "0-3,8-11,16"}),
-    "addresses with spaces": Read(
-        ini(ONE, "weights_addresses='10.1.0.1, 10.2.0.1 10.3.0.1'\n"),
-        {"head.weights_addresses": ("10.1.0.1", "10.2.0.1", "10.3.0.1")},
+    "cores with spaces": read(TWO, "cpu_cores='0-3, 8-11 16'", head__cpu_cores="0-3,8-11,16"),
+    "addresses with spaces": read(
+        ONE,
+        "weights_addresses='10.1.0.1, 10.2.0.1 10.3.0.1'",
+        head__weights_addresses=("10.1.0.1", "10.2.0.1", "10.3.0.1"),
     ),
-    "names with commas": Read(ini(ONE, "own_variables=modle,site_*\nmodle=1\nsite_x=1\n"), {"notes": 0}),
-    "spaces after commas": Read(ini(TWO, "hca=mlx5_0, mlx5_1\n"), {"head.hca": "mlx5_0,mlx5_1"}),
-    "devices with ports": Read(ini(TWO, "hca=mlx5_0:1,mlx5_1:1\n"), {"head.hca": "mlx5_0:1,mlx5_1:1"}),
-    "all devices but one": Read(ini(TWO, "hca=^mlx5_0\n"), {"head.hca": "^mlx5_0"}),
-    "addresses for weights": Read(
-        ini("[head]\nn1 address=192.0.2.1 weights_addresses=10.1.0.1,10.2.0.1\n"),
-        {"head.weights_addresses": ("10.1.0.1", "10.2.0.1")},
+    "names with commas": read(ONE, "own_variables=modle,site_*\nmodle=1\nsite_x=1", notes=0),
+    "spaces after commas": read(TWO, "hca=mlx5_0, mlx5_1", head__hca="mlx5_0,mlx5_1"),
+    "devices with ports": read(TWO, "hca=mlx5_0:1,mlx5_1:1", head__hca="mlx5_0:1,mlx5_1:1"),
+    "all devices but one": read(TWO, "hca=^mlx5_0", head__hca="^mlx5_0"),
+    "addresses for weights": read(
+        "[head]\nn1 address=192.0.2.1 weights_addresses=10.1.0.1,10.2.0.1\n",
+        head__weights_addresses=("10.1.0.1", "10.2.0.1"),
     ),
     "memory": setting_is("shm_size=512M", "512m"),
     "memory in GiB": setting_is("shm_size=32GiB", "32g"),
@@ -474,63 +458,42 @@ REFUSED: dict[str, Refused] = {
         "hosts.ini",
         "start its name with my_",
     ),
-    "addresses for weights on one host only": Refused(
-        ini(
-            "[head]\nn1 address=192.0.2.1 weights_addresses=10.1.0.1,10.2.0.1\n"
-            "[workers]\nn2 address=192.0.2.2\n"
-        ),
+    "addresses for weights on one host only": wrong(
+        "[head]\nn1 address=192.0.2.1 weights_addresses=10.1.0.1,10.2.0.1\n[workers]\nn2 address=192.0.2.2\n",
         "weights_addresses of n2 and n1 differ in number: 0 and 2",
-        "hosts.ini:4",
+        4,
         "one address of each interface",
     ),
-    "the same address for weights twice": Refused(
-        ini(
-            "[head]\nn1 address=192.0.2.1 weights_addresses=10.1.0.1,10.2.0.1\n"
-            "[workers]\nn2 address=192.0.2.2 weights_addresses=10.1.0.2,10.2.0.1\n"
-        ),
+    "the same address for weights twice": wrong(
+        "[head]\nn1 address=192.0.2.1 weights_addresses=10.1.0.1,10.2.0.1\n"
+        "[workers]\nn2 address=192.0.2.2 weights_addresses=10.1.0.2,10.2.0.1\n",
         "n1 and n2 have the same address 10.2.0.1",
-        "hosts.ini:4",
+        4,
         "own address",
     ),
     **{
         name: Refused(setting(line), what, "hosts.ini:9", hint)
         for name, (line, what, hint) in _SETTINGS.items()
     },
-    "a space after the comma on a host's line": Refused(
-        ini("[head]\nn1 ansible_host=192.0.2.1 hca=mlx5_0, mlx5_1\n"), "got: mlx5_1", "hosts.ini:2", "comma"
+    "a space after the comma on a host's line": wrong(
+        "[head]\nn1 ansible_host=192.0.2.1 hca=mlx5_0, mlx5_1\n", "got: mlx5_1", 2, "comma"
     ),
-    "a password is not quoted": Refused(
-        ini("[head]\nn1 ansible_password=a hunter2\n"), "host variable assignment", "hosts.ini:2"
+    "a password is not quoted": wrong(
+        "[head]\nn1 ansible_password=a hunter2\n", "host variable assignment", 2
     ),
-    "a bracket is open": Refused(
-        {"hosts.ini": "[head\nn1\n"}, "a bracket is not closed", "hosts.ini:1", "[head]"
+    "a bracket is open": broken("[head\nn1\n", "a bracket is not closed", 1, "[head]"),
+    "a range without an end": broken("[head]\nn[1:x]\n", "node[01:16]", 2, "as many digits"),
+    "an unknown kind of section": broken("[head]\nn1\n[head:var]\na=1\n", "unknown type", 3, "[GROUP:vars]"),
+    "variables of no group": broken(
+        "[head]\nn1\n[haed:vars]\na=1\n", "undefined group", 3, "correct its name"
     ),
-    "a range without an end": Refused(
-        {"hosts.ini": "[head]\nn[1:x]\n"}, "node[01:16]", "hosts.ini:2", "as many digits"
-    ),
-    "an unknown kind of section": Refused(
-        {"hosts.ini": "[head]\nn1\n[head:var]\na=1\n"}, "unknown type", "hosts.ini:3", "[GROUP:vars]"
-    ),
-    "variables of no group": Refused(
-        {"hosts.ini": "[head]\nn1\n[haed:vars]\na=1\n"}, "undefined group", "hosts.ini:3", "correct its name"
-    ),
-    "children of no group": Refused(
-        {"hosts.ini": "[head]\nn1\n[workers:children]\nrack\n"}, "undefined group", "hosts.ini:4"
-    ),
-    "a quote is open": Refused(
-        ini("[head]\nn1 engine_args='--a\n"), "a quote is not closed", "hosts.ini:2", "Close the quote"
-    ),
+    "children of no group": broken("[head]\nn1\n[workers:children]\nrack\n", "undefined group", 4),
+    "a quote is open": wrong("[head]\nn1 engine_args='--a\n", "a quote is not closed", 2, "Close the quote"),
     "prose": Refused({"notes.txt": "Our servers are fine\n"}, "Expected key=value", "notes.txt:1"),
-    "tabs in YAML": Refused(
-        {"hosts.yml": "head:\n  hosts:\n\tn1:\n"}, "a tab in YAML", "hosts.yml:3", "spaces"
-    ),
-    "broken YAML": Refused({"hosts.yml": "head:\n  hosts: [\n"}, "YAML", "hosts.yml:3", "brackets"),
-    "YAML that is a list": Refused(
-        {"hosts.yml": "- n1\n- n2\n"}, "not a mapping of groups", "hosts.yml", "all:"
-    ),
-    "an unknown plugin": Refused(
-        {"hosts.yml": "plugin: no.such.one\n"}, "unknown plugin", "hosts.yml", "collection"
-    ),
+    "tabs in YAML": broken_yaml("head:\n  hosts:\n\tn1:\n", "a tab in YAML", 3, "spaces"),
+    "broken YAML": broken_yaml("head:\n  hosts: [\n", "YAML", 3, "brackets"),
+    "YAML that is a list": broken_yaml("- n1\n- n2\n", "not a mapping of groups", 0, "all:"),
+    "an unknown plugin": broken_yaml("plugin: no.such.one\n", "unknown plugin", 0, "collection"),
     "a program that fails": Refused({"hosts.sh": "#!/bin/sh\nexit 3\n"}, "exit code 3", "hosts.sh", "--list"),
     "broken group_vars": Refused(
         {**ini(ONE), "group_vars/all.yml": "a: [\nb: c\n"}, "YAML", "group_vars/all.yml:3"
@@ -549,41 +512,34 @@ REFUSED: dict[str, Refused] = {
         "hosts.ini",
         "[gpu:vars]",
     ),
-    "own groups in YAML": Refused(
-        {"hosts.yml": "all:\n  children:\n    web: {hosts: {w1: }}\n    gpu_nodes: {hosts: {n1: }}\n"},
+    "own groups in YAML": broken_yaml(
+        "all:\n  children:\n    web: {hosts: {w1: }}\n    gpu_nodes: {hosts: {n1: }}\n",
         "the groups are web, gpu_nodes",
-        "hosts.yml",
+        0,
         "[gpu_nodes:vars]",
     ),
     "no head": Refused(ini("[workers]\n192.0.2.1\n"), "no head", "hosts.ini"),
-    "two heads": Refused(ini("[head]\n192.0.2.[1:2]\n"), "two heads: 192.0.2.1, 192.0.2.2", "hosts.ini:2"),
-    "two pages": Refused(ini(ONE + "[webui]\n192.0.2.[1:2]\n"), "[webui] has 2 hosts", "hosts.ini:4"),
-    "head and worker": Refused(ini(ONE + "[workers]\nn1\n"), "both head and worker", "hosts.ini:4"),
-    "a host twice": Refused(ini(TWO + "n2\n"), "n2 is listed twice in [workers]", "hosts.ini:6", "one rank"),
-    "a range that lists a host again": Refused(
-        ini(ONE + "[workers]\n192.0.2.[2:4]\n192.0.2.3\n"), "192.0.2.3 is listed twice", "hosts.ini:5"
+    "two heads": wrong("[head]\n192.0.2.[1:2]\n", "two heads: 192.0.2.1, 192.0.2.2", 2),
+    "two pages": wrong(ONE + "[webui]\n192.0.2.[1:2]\n", "[webui] has 2 hosts", 4),
+    "head and worker": wrong(ONE + "[workers]\nn1\n", "both head and worker", 4),
+    "a host twice": wrong(TWO + "n2\n", "n2 is listed twice in [workers]", 6, "one rank"),
+    "a range that lists a host again": wrong(
+        ONE + "[workers]\n192.0.2.[2:4]\n192.0.2.3\n", "192.0.2.3 is listed twice", 5
     ),
-    "an address twice": Refused(
-        ini(ONE + "[workers]\nn2 ansible_host=192.0.2.11\n"), "same address 192.0.2.11", "hosts.ini:4"
+    "an address twice": wrong(ONE + "[workers]\nn2 ansible_host=192.0.2.11\n", "same address 192.0.2.11", 4),
+    "an address of two numbers": wrong("[head]\nn1 address=192.0.2\n", "address=192.0.2", 2),
+    "a name that does not resolve": wrong(
+        "[head]\nnode1.invalid\n", "does not resolve", 2, "address=192.0.2.11"
     ),
-    "an address of two numbers": Refused(
-        ini("[head]\nn1 address=192.0.2\n"), "address=192.0.2", "hosts.ini:2"
-    ),
-    "a name that does not resolve": Refused(
-        ini("[head]\nnode1.invalid\n"), "does not resolve", "hosts.ini:2", "address=192.0.2.11"
-    ),
-    "a name without an address": Refused(ini("[head]\nn1\n"), "n1 has no address", "hosts.ini:2"),
-    "a name of this machine": Refused(
-        ini("[head]\nn1 ansible_host=localhost ansible_port=2222\n"),
+    "a name without an address": wrong("[head]\nn1\n", "n1 has no address", 2),
+    "a name of this machine": wrong(
+        "[head]\nn1 ansible_host=localhost ansible_port=2222\n",
         "neither other nodes nor clients",
-        "hosts.ini:2",
+        2,
         "ansible_host=",
     ),
-    "a setting that differs": Refused(
-        ini(TWO + "[workers:vars]\nengine_port=31000\n"),
-        "setting of the whole cluster",
-        "hosts.ini:7",
-        "[all:vars]",
+    "a setting that differs": wrong(
+        TWO + "[workers:vars]\nengine_port=31000\n", "setting of the whole cluster", 7, "[all:vars]"
     ),
     "no model": Refused({"hosts.ini": TWO}, "no model is named", "hosts.ini", "deploy models INVENTORY"),
     "a relative model folder": Refused(
@@ -594,15 +550,15 @@ REFUSED: dict[str, Refused] = {
         ini(TWO + "[db]\nd1\n"), "matches no host", "hosts.ini", "n1", limit="db"
     ),
     "a limit by a wrong pattern": Refused(ini(TWO), "", "--limit", limit="~("),
-    "extra file missing": Refused(
-        ini(TWO), "no such file: missing.yml", "-e @missing.yml", extra=("@missing.yml",)
+    "extra file missing": extra_wrong(
+        "no such file: missing.yml", "", "@missing.yml", where="-e @missing.yml"
     ),
-    "extra word": Refused(ini(TWO), "not KEY=VALUE", "(-e)", "Quote", extra=("engine_args=--dtype half",)),
-    "extra JSON broken": Refused(ini(TWO), "", "(-e)", "JSON", extra=('{"a": ',)),
-    "extra file without @": Refused(ini(TWO), "prepend", "(-e)", extra=("./vars.yml",)),
-    "extra value": Refused(ini(TWO), "less than 1m", "(-e)", extra=("shm_size=1k",)),
+    "extra word": extra_wrong("not KEY=VALUE", "Quote", "engine_args=--dtype half"),
+    "extra JSON broken": extra_wrong("", "JSON", '{"a": '),
+    "extra file without @": extra_wrong("prepend", "", "./vars.yml"),
+    "extra value": extra_wrong("less than 1m", "", "shm_size=1k"),
     "extra value of a name that the file has": Refused(
         setting("shm_size=8g"), "less than 1m", "(-e)", extra=("shm_size=1k",)
     ),
-    "extra name": Refused(ini(TWO), "unknown variable modle", "(-e)", "model", extra=("modle=1",)),
+    "extra name": extra_wrong("unknown variable modle", "model", "modle=1"),
 }
