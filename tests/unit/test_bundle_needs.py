@@ -31,10 +31,7 @@ def test_more_than_the_plan_needs_is_no_fault() -> None:
         ({"engines": {"": "vllm 0.11"}}, "the service runs vllm 0.11, and the bundle has sglang 0.5.23"),
         ({"engines": {"chat": "vllm 1"}}, "service chat runs vllm 1, and the bundle has no engine of it"),
         ({"images": ("engine:2",)}, "the image engine:2 is not in the bundle"),
-        (
-            {"systems": (DEBIAN, UBUNTU)},
-            "hosts run ubuntu-24.04, and the bundle has packages of debian-12",
-        ),
+        ({"systems": (DEBIAN, UBUNTU)}, "hosts run ubuntu-24.04, and the bundle has packages of debian-12"),
         (
             {"systems": (System(id="debian", release="12", architecture="aarch64"),)},
             "hosts run debian-12 (aarch64), and the bundle has packages of debian-12",

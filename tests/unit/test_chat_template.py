@@ -53,10 +53,7 @@ def test_engines_have_the_chats_of_some_models_themselves(architectures: Any, ex
     assert has_template({"architectures": architectures}, PLAIN, PLAIN.__getitem__) is expected
 
 
-TOKENIZERS = [
-    ({"chat_template": "{{ messages }}"}, True),
-    ({}, False),
-]
+TOKENIZERS = [({"chat_template": "{{ messages }}"}, True), ({}, False)]
 
 
 @pytest.mark.parametrize(("tokenizer", "expected"), TOKENIZERS)

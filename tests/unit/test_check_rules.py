@@ -123,9 +123,7 @@ DIFFERENT = {
     "gpu-differs": {"edits": {"nvidia-smi -q -x": [["A100-SXM4-80GB", "A100-SXM4-40GB"]]}},
     "image-differs": {"docker": {"/images/engine:1/json": {"Id": "sha256:bbbbbbbbbbbb0000"}}},
     "mtu-differs": {"edits": {"ip -j -d address": [['"mtu": 1500', '"mtu": 9000']]}},
-    "firmware-differs": {
-        "files": {f"{HCA}/fw_ver": "20.31.1014"},
-    },
+    "firmware-differs": {"files": {f"{HCA}/fw_ver": "20.31.1014"}},
     "rdma-differs": {"files": {f"{HCA}/ports/1/state": "1: DOWN"}},
     "clock-differs": {"live": {"clock_offset_s": -59.8}},
 }

@@ -81,8 +81,7 @@ def test_the_share_gets_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("line", "model"),
-    [("", demo.CHAT_MODEL), (f"model={demo.EMBEDDING_MODEL}", demo.EMBEDDING_MODEL)],
+    ("line", "model"), [("", demo.CHAT_MODEL), (f"model={demo.EMBEDDING_MODEL}", demo.EMBEDDING_MODEL)]
 )
 def test_a_demo_model_is_chosen_by_its_name(tmp_path: Path, line: str, model: str) -> None:
     (tmp_path / "one.ini").write_text(f"{INVENTORY}{line}\n")

@@ -60,10 +60,7 @@ OF_RANK_0 = (*ARGV, "--node-rank", "0", "--host", "0.0.0.0", "--config", "/x.yam
         # A known cause goes before a difference, and an unknown error does not.
         ([node(0, ended(0, {20.0: MEMORY}, 21)), *beside(**OTHER_IMAGE)[1:]], "out-of-memory"),
         ([node(0, ended(0, {20.0: ODD}, 21)), *beside(**OTHER_IMAGE)[1:]], "images-differ"),
-        (
-            logs({1.0: "NCCL version 2.21.5+cuda12.4"}, {1.0: "NCCL version 2.27.7+cuda12.9"}),
-            "nccl-differs",
-        ),
+        (logs({1.0: "NCCL version 2.21.5+cuda12.4"}, {1.0: "NCCL version 2.27.7+cuda12.9"}), "nccl-differs"),
         # Waiting for less than a minute is no hang.
         (logs({}, {}, now=START + 40), None),
         (logs({8.0: QUEUE}, {8.0: QUEUE}), "hang-after-nccl"),

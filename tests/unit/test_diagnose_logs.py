@@ -11,10 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import (
-    conditions,
-    profile,
-)
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import conditions, profile
 from failure_lines import DATA, PROFILES, matched, unmatched
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app

@@ -186,10 +186,7 @@ def test_frequent_retractions(retractions: int, reports: int, given: str, expect
             [SIZES.format(chunk=4096, most=9), PREFILL_OOM],
             {"--chunked-prefill-size": "set it to 2048 (now 4096)"},
         ),
-        (
-            [SIZES.format(chunk=-1, most=9), PREFILL_OOM],
-            {"--chunked-prefill-size": "set it to 4096 or 2048"},
-        ),
+        ([SIZES.format(chunk=-1, most=9), PREFILL_OOM], {"--chunked-prefill-size": "set it to 4096 or 2048"}),
         ([SIZES.format(chunk=2048, most=9), PREFILL_OOM], {}),
         ([DECODE_OOM], {"--max-running-requests": "lower it"}),
         (

@@ -58,11 +58,7 @@ def test_what_deploy_up_starts_on_two_nodes_differs_in_nothing_that_matters(runt
 @pytest.mark.parametrize(
     ("head", "rule", "means"),
     [
-        (
-            (*started(0), "--max-model-len", "4096"),
-            "arguments-differ",
-            "--max-model-len missing, there 4096",
-        ),
+        ((*started(0), "--max-model-len", "4096"), "arguments-differ", "--max-model-len missing, there 4096"),
         (started(1), "same-node-rank", "--node-rank 1"),
     ],
 )

@@ -10,10 +10,7 @@ from headfirst.decide import engines
 
 LOG = profile(engines.get("sglang").log())
 GENERIC = profile({})
-STARTING = [
-    "[2026-01-01 10:00:00] server_args={'tp_size': 2}",
-    "[2026-01-01 10:00:09] Load weight begin.",
-]
+STARTING = ["[2026-01-01 10:00:00] server_args={'tp_size': 2}", "[2026-01-01 10:00:09] Load weight begin."]
 CRASH = [
     "Traceback (most recent call last):",
     '  File "scheduler.py", line 1, in run',

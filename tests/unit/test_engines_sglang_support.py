@@ -157,10 +157,7 @@ def test_what_cannot_be_served_is_one_clause(
             "chat",
         ),
         (
-            {
-                "architecture": "Qwen3_5ForConditionalGeneration",
-                "adapters": (adapter("q_proj", "out_proj"),),
-            },
+            {"architecture": "Qwen3_5ForConditionalGeneration", "adapters": (adapter("q_proj", "out_proj"),)},
             "L4",
             "",
             "chat",

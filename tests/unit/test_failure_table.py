@@ -7,11 +7,7 @@ from pathlib import Path
 
 import failure_table as table
 import pytest
-from ansible_collections.headfirst.serving.plugins.plugin_utils import (
-    check_findings,
-    check_rules,
-    comm_rules,
-)
+from ansible_collections.headfirst.serving.plugins.plugin_utils import check_findings, check_rules, comm_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "diagnose.md").read_text()

@@ -179,10 +179,7 @@ def test_without_headers_the_files_sizes_are_divided_in_proportion(id: str) -> N
 
 
 def test_speculation_loads_the_extra_layer_and_its_cache() -> None:
-    plain, drafting = (
-        r1("H20", 16, dtype="fp8"),
-        r1("H20", 16, dtype="fp8", speculative_algorithm="EAGLE"),
-    )
+    plain, drafting = (r1("H20", 16, dtype="fp8"), r1("H20", 16, dtype="fp8", speculative_algorithm="EAGLE"))
     assert drafting.kv_bytes_per_token == plain.kv_bytes_per_token + (512 + 64) * 2
     assert drafting.weight_bytes_per_rank > plain.weight_bytes_per_rank
 

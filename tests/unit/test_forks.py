@@ -9,13 +9,7 @@ import pytest
 from headfirst.collection import collection_root
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.run import environment as module
-from headfirst.control.run.environment import (
-    FORK_BYTES,
-    allow_open_files,
-    forks,
-    free_memory,
-    require_all,
-)
+from headfirst.control.run.environment import FORK_BYTES, allow_open_files, forks, free_memory, require_all
 
 
 @pytest.fixture(autouse=True)

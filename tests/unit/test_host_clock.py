@@ -80,10 +80,7 @@ def test_the_controller_and_the_peers_have_a_limit_each(
     clocks: list[tuple[float, float]], controller: float, peers: float, found: Any, tmp_path: Path
 ) -> None:
     known = {name: facts("cpu-only", tmp_path / name) for name in "abc"}
-    asked = limits("cpu-only", known["a"]) | {
-        "max_clock_skew_s": controller,
-        "max_clock_difference_s": peers,
-    }
+    asked = limits("cpu-only", known["a"]) | {"max_clock_skew_s": controller, "max_clock_difference_s": peers}
     for name, (offset, error) in zip("abc", clocks, strict=True):
         known[name] |= {"clock_offset_s": offset, "clock_error_s": error}
     results = {name: {"host": host} for name, host in known.items()}

@@ -81,14 +81,7 @@ def test_what_is_no_library_or_gains_little_is_left_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "lock",
-    [
-        _SGLANG,
-        vllm_cpu.RECIPE.lock,
-        TORCH_LOCK,
-        recipes.OPEN_WEBUI.lock,
-        recipes.SMG.lock,
-    ],
+    "lock", [_SGLANG, vllm_cpu.RECIPE.lock, TORCH_LOCK, recipes.OPEN_WEBUI.lock, recipes.SMG.lock]
 )
 def test_locks_pin_one_file_per_package(lock: Path) -> None:
     lines = [line for line in lock.read_text().splitlines() if not line.startswith("#")]

@@ -83,11 +83,7 @@ def test_else_the_model_is_asked_with_the_key(monkeypatch: pytest.MonkeyPatch) -
         ("/health", (503, None), "/health answers 503: it is starting, or it hangs"),
         ("/v1/models", (401, None), "/v1/models answers 401"),
         ("/v1/embeddings", (500, None), "/v1/embeddings: HTTP 500"),
-        (
-            "/v1/embeddings",
-            (200, {"data": []}),
-            "/v1/embeddings: the answer has nothing at data.0.embedding",
-        ),
+        ("/v1/embeddings", (200, {"data": []}), "/v1/embeddings: the answer has nothing at data.0.embedding"),
     ],
 )
 def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, path: str, answer: Any, problem: str) -> None:

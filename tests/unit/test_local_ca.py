@@ -11,13 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from headfirst.control.credentials import local_ca
-from headfirst.control.credentials.local_ca import (
-    Issued,
-    LocalCa,
-    new_authority,
-    new_certificate,
-    not_after,
-)
+from headfirst.control.credentials.local_ca import Issued, LocalCa, new_authority, new_certificate, not_after
 
 NAMES = ["llm.example.org", "192.0.2.11"]
 NOW = datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC)
@@ -92,10 +86,7 @@ def test_a_pattern_and_names_below_it(tmp_path: Path) -> None:
     assert local_ca.permits(issued.shared, ["example.org", "b.example.org", "a.b.example.org"])
     with pytest.raises(ssl.SSLCertVerificationError, match="permitted subtree"):
         handshake(
-            tmp_path,
-            signed_for(issued, ["a.example.com"]),
-            "a.example.com",
-            issued.shared.ca_certificate,
+            tmp_path, signed_for(issued, ["a.example.com"]), "a.example.com", issued.shared.ca_certificate
         )
 
 

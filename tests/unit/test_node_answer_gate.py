@@ -152,12 +152,7 @@ def test_every_action_stands_on_the_gate_and_has_no_way_round_it(name: str) -> N
     assert not set(INTERNAL) & set(kind.RETURNS)
     with (FOLDER / f"{name}.py").open("rb") as file:
         words = {token.string for token in tokenize.tokenize(file.readline)}
-    assert not words & {
-        "_execute_module",
-        "_low_level_execute_command",
-        "exec_command",
-        "ActionBase",
-    }
+    assert not words & {"_execute_module", "_low_level_execute_command", "exec_command", "ActionBase"}
 
 
 @pytest.mark.parametrize("name", ACTIONS)

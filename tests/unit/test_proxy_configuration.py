@@ -76,11 +76,7 @@ def test_who_has_no_key_is_refused_before_a_body_is_awaited(parts: dict[str, lis
     assert max(refusals) < waits[0]
 
 
-REWARD = {
-    **API,
-    "paths": ["/classify", "/pooling"],
-    "engines": ["192.0.2.7:30000", "192.0.2.8:30000"],
-}
+REWARD = {**API, "paths": ["/classify", "/pooling"], "engines": ["192.0.2.7:30000", "192.0.2.8:30000"]}
 
 
 def test_paths_outside_v1_need_a_key_and_go_to_the_engines() -> None:

@@ -202,10 +202,7 @@ def test_advice_names_the_settings_of_prefill_and_decode(
     path: Path, given_settings: dict[str, int], advice: str
 ) -> None:
     example = _one_host("vllm", **{"prefill_replicas": 1, "decode_replicas": 1, **given_settings})
-    with (
-        pytest.raises(InputError) as refused,
-        pytest.MonkeyPatch.context() as patched,
-    ):
+    with pytest.raises(InputError) as refused, pytest.MonkeyPatch.context() as patched:
         patched.setattr(inventory, "read", lambda *_: random_plans.reading(example))
         inventory.load([path])
     assert advice in (refused.value.hint or "")

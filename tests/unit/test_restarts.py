@@ -59,9 +59,7 @@ def runs(prepared: Prepared, secrets: Secrets = SECRETS) -> dict[str, dict[str, 
     return {
         node.host: {
             node.container.name: Present(
-                True,
-                as_the_role_writes(engine_vars(service, replica, node, secrets)),
-                "sha256:1",
+                True, as_the_role_writes(engine_vars(service, replica, node, secrets)), "sha256:1"
             )
         }
         for replica in service.replicas

@@ -59,7 +59,4 @@ def test_the_fraction_is_what_sglang_computes(name: str) -> None:
         use = ENGINE.memory_use(model, gpu, sizes, given)
         beside = sum(use.terms.get(term, 0) for term in ("image_cache", "compression_states"))
         fraction = use.static_fraction + beside / gpu.memory_bytes
-        assert fraction == pytest.approx(row["mem_fraction_static"], rel=0.1), (
-            row["arguments"],
-            row["gpu"],
-        )
+        assert fraction == pytest.approx(row["mem_fraction_static"], rel=0.1), (row["arguments"], row["gpu"])

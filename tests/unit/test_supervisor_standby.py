@@ -52,12 +52,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> Hosts:
 
 def test_all_hosts_agree_before_the_first_changes_and_the_spare_is_the_last(hosts: Hosts) -> None:
     assert hosts.after(0) == hosts.after(AFTER_S - 1) == []
-    assert hosts.after(1) == [
-        ("prepare", HEAD),
-        ("prepare", SPARE),
-        ("activate", HEAD),
-        ("activate", SPARE),
-    ]
+    assert hosts.after(1) == [("prepare", HEAD), ("prepare", SPARE), ("activate", HEAD), ("activate", SPARE)]
 
 
 @pytest.mark.parametrize("looks", [{HEAD: None}, {WORKER: Seen()}])

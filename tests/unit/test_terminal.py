@@ -222,9 +222,7 @@ def test_communication() -> None:
             "rendezvous_held": False,
             "port": 1,
             "torch": HOSTILE,
-            "runs": [
-                {"backend": "gloo", "ranks": 2, "rows": [], "stopped": HOSTILE, "link_gbit": 1.0},
-            ],
+            "runs": [{"backend": "gloo", "ranks": 2, "rows": [], "stopped": HOSTILE, "link_gbit": 1.0}],
             "errors": [],
             "nccl": {"node1": way | {"rdma": 1, "direct": 1, "socket": 1, "inside": 1}},
             "findings": [finding],

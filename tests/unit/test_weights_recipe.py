@@ -13,15 +13,7 @@ from headfirst.common.safetensors_file import read_shard
 from headfirst.node.weights.convert.convert_folder import convert
 from headfirst.node.weights.convert.recipe import make_recipe, scale_homes
 from together import together
-from weights_checkpoints import (
-    SHARD_1,
-    SHARD_2,
-    Array,
-    fp8_weight,
-    scales,
-    two_shards,
-    write_checkpoint,
-)
+from weights_checkpoints import SHARD_1, SHARD_2, Array, fp8_weight, scales, two_shards, write_checkpoint
 
 BLOCKS = read_format({"quant_method": "fp8", "weight_block_size": [128, 128]})
 W, S = fp8_weight(128, 128), scales(128, 128)

@@ -23,10 +23,7 @@ NAME = "sub/model-00001-of-00002.safetensors"
 def transfer(hosts: list[str], start: Start, folder: Path, *, encrypt: bool) -> tuple[WireTap, Source]:
     """One file from the first host to the second, through a tap on the third."""
     source = Source(folder / "head", **{NAME.removeprefix("sub/"): 3 * PIECE})
-    with (
-        serving(source, hosts[0], [hosts[2]], encrypt=encrypt),
-        tapped(hosts[2], hosts[0], PORT) as tap,
-    ):
+    with serving(source, hosts[0], [hosts[2]], encrypt=encrypt), tapped(hosts[2], hosts[0], PORT) as tap:
         node = start(1, members=[[hosts[2]], [hosts[1]]], encrypt=encrypt)
         source.receive(node, folder / "node")
         await_names(node, source.proofs)
