@@ -52,12 +52,12 @@ def situation(
     parsers: bool = False,
     task: Task = "chat",
     gpu: str = "H200-141G",
-    nodes: int = 2,
     tensor: int = 16,
     pipeline: int = 1,
-    engine: Engine | None = None,
+    engine: str | Engine = "sglang",
 ) -> Situation:
-    engine = engine or engines.get("sglang")
+    """On as many nodes with eight GPUs as the ranks need."""
+    engine = engines.get(engine) if isinstance(engine, str) else engine
     return Situation(
         checkpoint=checkpoint,
         engine=engine,
@@ -65,7 +65,7 @@ def situation(
         preset=preset,
         parsers=parsers,
         gpu=gpus.find(gpu),
-        machines=Machines(nodes, 8),
+        machines=Machines(max(1, tensor * pipeline // 8), 8),
         layout=engine.layout(tensor, pipeline, engine.check_arguments(arguments).values),
         dtype=checkpoint.dtype,
         user_arguments=arguments,
@@ -79,7 +79,7 @@ def searched(preset: Preset) -> Situation:
     memories = memory_of(checkpoint, gpu, engine, dtype="fp8")
     spread = LayoutChooser(checkpoint, Machines(1, 8), engine, {}, "fp8", memory=memories, preset=preset)
     arguments = spread.choose().candidate.arguments
-    return replace(situation(checkpoint, preset=preset, tensor=8, nodes=1), layout_arguments=arguments)
+    return replace(situation(checkpoint, preset=preset, tensor=8), layout_arguments=arguments)
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
@@ -135,7 +135,7 @@ def test_every_kind_of_model_takes_every_preset(name: str) -> None:
     assert len(KINDS) > 160
     engine = engines.get(name)
     for id, preset in product(KINDS, get_args(Preset)):
-        choice = choose(situation(model(id), preset=preset, parsers=True, engine=engine, tensor=1, nodes=1))
+        choice = choose(situation(model(id), preset=preset, parsers=True, engine=engine, tensor=1))
         assert not engine.check_arguments(choice.arguments).problems
 
 
@@ -225,7 +225,7 @@ def test_families_are_recognised(id: str, architecture: str, family: str) -> Non
 def test_a_model_of_no_family_gets_no_parser(id: str, architecture: str) -> None:
     checkpoint = model("Qwen/QwQ-32B").model_copy(update={"id": id, "architecture": architecture})
     assert families.find(checkpoint) is None
-    choice = choose(situation(checkpoint, parsers=True, tensor=8, nodes=1))
+    choice = choose(situation(checkpoint, parsers=True, tensor=8))
     assert choice.arguments == ()
     assert len(choice.left_out) == 2
 
@@ -255,9 +255,7 @@ def test_each_family_has_parsers_and_a_way_to_low_latency_or_a_reason_why_not(en
         described = families.find(checkpoint)
         assert described is not None
         assert described.name == name
-        choice = choose(
-            situation(checkpoint, preset="latency", parsers=True, engine=engine, tensor=8, nodes=1)
-        )
+        choice = choose(situation(checkpoint, preset="latency", parsers=True, engine=engine, tensor=8))
         values = engine.check_arguments(choice.arguments).values
         for purpose, title in (
             ("reasoning", "adds no reasoning parser: "),
@@ -308,12 +306,7 @@ def test_low_latency_as_the_recipes_have_it(
 ) -> None:
     """vLLM's recipes (2026-08), SGLang's cookbook, LMDeploy's own tests; the rules have the pages."""
     case = situation(
-        of_family(dict(FAMILIES)[family]),
-        preset="latency",
-        parsers=True,
-        engine=engines.get(engine),
-        tensor=8,
-        nodes=1,
+        of_family(dict(FAMILIES)[family]), preset="latency", parsers=True, engine=engine, tensor=8
     )
     values = case.engine.check_arguments(choose(case).arguments).values
     assert values.get("reasoning_parser") == reasoning
@@ -328,7 +321,7 @@ def test_low_latency_as_the_recipes_have_it(
 def test_a_preset_brings_an_argument_an_offer_or_a_reason(engine: Engine, preset: Preset) -> None:
     for id in KINDS:
         for gpu in ("H200-141G", "A100-80G"):
-            choice = choose(situation(model(id), preset=preset, engine=engine, tensor=1, nodes=1, gpu=gpu))
+            choice = choose(situation(model(id), preset=preset, engine=engine, tensor=1, gpu=gpu))
             assert choice.chosen or choice.left_out, (id, gpu)
 
 
@@ -366,9 +359,7 @@ def test_what_costs_precision_is_offered_and_not_chosen() -> None:
         ("lmdeploy", "--quant-policy 8"),
     ):
         engine = engines.get(name)
-        choice = choose(
-            situation(model("Qwen/Qwen3-32B"), preset="long-context", engine=engine, tensor=1, nodes=1)
-        )
+        choice = choose(situation(model("Qwen/Qwen3-32B"), preset="long-context", engine=engine, tensor=1))
         assert not {"kv_cache_dtype", "quant_policy"} & engine.check_arguments(choice.arguments).values.keys()
         (line,) = (line for line in choice.left_out if offer in line)
         assert "is offered, not chosen: " in line
@@ -377,7 +368,7 @@ def test_what_costs_precision_is_offered_and_not_chosen() -> None:
 
 def test_no_offer_of_what_the_image_has_no_kernel_for() -> None:
     engine, r1 = engines.get("lmdeploy"), model("deepseek-ai/DeepSeek-R1")
-    unknown = situation(r1, preset="long-context", engine=engine, tensor=8, nodes=1)
+    unknown = situation(r1, preset="long-context", engine=engine, tensor=8)
     known = replace(unknown, image=engine.default_image("cuda"))
     offers = [[line for line in choose(image).left_out if "offered" in line] for image in (unknown, known)]
     assert [len(lines) for lines in offers] == [1, 0]
@@ -399,7 +390,7 @@ def test_no_offer_of_what_the_user_sets_or_the_checkpoint_has() -> None:
 @pytest.mark.parametrize("name", ["sglang", "vllm"])
 def test_no_offer_of_an_fp8_cache_where_the_cache_is_compressed_already(name: str) -> None:
     checkpoint, engine = model("deepseek-ai/DeepSeek-V4-Pro"), engines.get(name)
-    choice = choose(situation(checkpoint, preset="long-context", engine=engine, nodes=1, tensor=8))
+    choice = choose(situation(checkpoint, preset="long-context", engine=engine, tensor=8))
     assert not any("--kv-cache-dtype" in line for line in choice.left_out)
 
 
@@ -412,7 +403,7 @@ def test_what_a_gpu_cannot_do_is_stated() -> None:
 @pytest.mark.parametrize(("gpu", "offers"), [("B200", True), ("RTX-PRO-6000", False), ("H200-141G", False)])
 def test_a_kernel_of_one_major_capability_is_offered_there_alone(gpu: str, offers: bool) -> None:
     pro = of_family(dict(FAMILIES)["deepseek-v4"])
-    choice = choose(situation(pro, preset="throughput", engine=engines.get("vllm"), gpu=gpu))
+    choice = choose(situation(pro, preset="throughput", engine="vllm", gpu=gpu))
     kernel = "deep_gemm_mega_moe is offered, not chosen"
     assert any(kernel in line for line in choice.left_out) == offers
 
@@ -420,9 +411,7 @@ def test_a_kernel_of_one_major_capability_is_offered_there_alone(gpu: str, offer
 def test_a_rule_for_another_gpu_is_no_news_where_one_is_for_this() -> None:
     flash = of_family(dict(FAMILIES)["deepseek-v4-flash"])
     for gpu, tokens in (("H200-141G", 1), ("B200-180G", 2)):
-        choice = choose(
-            situation(flash, preset="latency", gpu=gpu, engine=engines.get("vllm"), tensor=8, nodes=1)
-        )
+        choice = choose(situation(flash, preset="latency", gpu=gpu, engine="vllm", tensor=8))
         values = engines.get("vllm").check_arguments(choice.arguments).values
         assert values["speculative_config"] == {"method": "mtp", "num_speculative_tokens": tokens}
         assert not any("capability" in line for line in choice.left_out)
@@ -441,9 +430,7 @@ def test_a_rule_for_another_gpu_is_no_news_where_one_is_for_this() -> None:
     ],
 )
 def test_why_there_is_no_speculative_decoding(id: str, engine: str, reason: str) -> None:
-    choice = choose(
-        situation(model(id), preset="latency", engine=engines.get(engine), tensor=1, nodes=1, gpu="B300-288G")
-    )
+    choice = choose(situation(model(id), preset="latency", engine=engine, tensor=1, gpu="B300-288G"))
     (line,) = (line for line in choice.left_out if "speculative decoding" in line)
     assert line.startswith("preset=latency adds no speculative decoding: ")
     assert reason in line
@@ -459,7 +446,7 @@ def test_why_there_is_no_speculative_decoding(id: str, engine: str, reason: str)
     ],
 )
 def test_why_there_is_no_reasoning_parser(id: str, engine: str, line: str) -> None:
-    choice = choose(situation(model(id), parsers=True, engine=engines.get(engine), tensor=1, nodes=1))
+    choice = choose(situation(model(id), parsers=True, engine=engine, tensor=1))
     (text,) = (text for text in choice.left_out if "reasoning parser" in text)
     assert text.startswith(f"parsers=auto adds no reasoning parser: {line}")
 
@@ -478,9 +465,9 @@ def test_memory_counts_the_draft_layers_that_a_rule_loads(method: str) -> None:
 
 def test_a_task_without_text_has_no_parsers() -> None:
     embedding = model("Qwen/Qwen3-Embedding-8B")
-    choice = choose(situation(embedding, parsers=True, task="embedding", tensor=1, nodes=1))
+    choice = choose(situation(embedding, parsers=True, task="embedding", tensor=1))
     assert choice.left_out == ("parsers=auto adds nothing: task=embedding generates no text.",)
-    choice = choose(situation(embedding, preset="latency", parsers=True, task="embedding", tensor=1, nodes=1))
+    choice = choose(situation(embedding, preset="latency", parsers=True, task="embedding", tensor=1))
     assert choice.left_out == (
         "preset=latency adds no argument of its own: no rule of SGLang is for task=embedding.",
     )
@@ -491,7 +478,7 @@ def test_dp_attention_lowers_the_conservativeness_once() -> None:
     dp = choose(searched("throughput")).arguments
     assert "--attn-dp-size" in dp
     assert "--schedule-conservativeness" not in dp
-    tp = choose(situation(model("Qwen/Qwen3-32B"), preset="throughput", tensor=8, nodes=1)).arguments
+    tp = choose(situation(model("Qwen/Qwen3-32B"), preset="throughput", tensor=8)).arguments
     assert tp[-2:] == ("--schedule-conservativeness", "0.3")
 
 
@@ -585,7 +572,7 @@ def test_a_rule_for_one_version_has_a_reason_in_the_other(monkeypatch: pytest.Mo
     ]
     answers = replace(newer.answers, version="0.31.0", options=tuple(options), image="sha256:" + "a" * 64)
     newer, older = (
-        choose(situation(model(), parsers=True, engine=engine, tensor=8, nodes=1))
+        choose(situation(model(), parsers=True, engine=engine, tensor=8))
         for engine in (newer, engines.get("vllm", answers=answers))
     )
     assert newer.arguments == ("--reasoning-parser", "beam")

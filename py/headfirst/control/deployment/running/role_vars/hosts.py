@@ -12,7 +12,6 @@ from headfirst.control.deployment.running.role_vars.outbound import outbound_var
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.engines import nccl
 from headfirst.decide.plan.host.requirements import ranks_on, requirements, routers_on
-from headfirst.decide.plan.host.requirements import RankRequirements, ranks_on, requirements, routers_on
 from headfirst.decide.plan.monitoring import exporter_ports, scraped_ports
 from headfirst.decide.plan.types import HostDevices, Plan, RankPorts
 
