@@ -17,7 +17,7 @@ from headfirst.control.deployment.hosts.head_folder import describe_on_head
 from headfirst.control.deployment.hosts.probe import probe_hosts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.playbooks import run_stages
-from headfirst.control.evidence.collect import RankHost, collect
+from headfirst.control.evidence.collect import collect
 from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.login import ASKED
 from headfirst.control.live.logs import Logged, stream_logs
@@ -117,7 +117,7 @@ def test_every_live_verb(hidden: HiddenHost, tmp_path: Path) -> None:
         parts = urlsplit(url)
         with socket.create_connection((parts.hostname or "", parts.port or 0)) as local:
             assert local.recv(7) == b"SSH-2.0"
-    (node,) = collect([RankHost(access, HOST)], "", subject(ENGINE, READINESS))
+    (node,) = collect([access], "", subject(ENGINE, READINESS))
     assert node.now
     assert "SSH" not in str(node.problem)
     assert "password" not in str(node.problem)

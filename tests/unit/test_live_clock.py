@@ -10,10 +10,9 @@ from ansible_collections.headfirst.serving.plugins.module_utils import docker_ap
 from described_container import described
 from diagnosing import SGLANG, diagnose
 from headfirst.common.untrusted import UntrustedError
-from headfirst.control.evidence.collect import RankHost, parse
+from headfirst.control.evidence.collect import parse
 from headfirst.control.live import supervision
 from headfirst.control.live.clock import Clock, measure
-from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.diagnose.types import NodeFacts
 
 
@@ -77,12 +76,8 @@ def facts(told: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def parsed(rank: int, its: RankHost, clock: Clock, told: dict[str, Any]) -> NodeFacts:
-    return parse(rank, its, clock, told, SGLANG)
-
-
-def target(host: str) -> RankHost:
-    return RankHost(HostAccess(host, host), host)
+def parsed(rank: int, host: str, clock: Clock, told: dict[str, Any]) -> NodeFacts:
+    return parse(rank, host, clock, told, SGLANG)
 
 
 def test_the_order_over_nodes_with_skewed_clocks() -> None:
@@ -90,8 +85,8 @@ def test_the_order_over_nodes_with_skewed_clocks() -> None:
     lost = "2026-01-01T10:01:00.5Z RuntimeError: Connection closed by peer"
     memory = "2026-01-01T10:02:00.0Z torch.OutOfMemoryError: CUDA out of memory"
     taken = "2026-01-01T10:01:20.0Z OSError: [Errno 98] Address already in use"
-    head = parsed(0, target("node1"), Clock(-90.0, 0.01), facts(engine([lost, taken])))
-    worker = parsed(1, target("node2"), Clock(0.0, 0.01), facts(engine([memory])))
+    head = parsed(0, "node1", Clock(-90.0, 0.01), facts(engine([lost, taken])))
+    worker = parsed(1, "node2", Clock(0.0, 0.01), facts(engine([memory])))
     found = diagnose([head, worker])
     assert found.decisive is not None
     assert (found.decisive.host, found.decisive.rule) == ("node2", "out-of-memory")
@@ -103,7 +98,7 @@ def test_the_order_over_nodes_with_skewed_clocks() -> None:
 
 
 def test_keys_among_the_arguments_are_masked() -> None:
-    node = parsed(0, target("node1"), Clock(0.0, 0.01), facts(engine([])))
+    node = parsed(0, "node1", Clock(0.0, 0.01), facts(engine([])))
     assert node.container is not None
     assert "sesame" not in " ".join(node.container.argv)
     assert node.container.argv[-3:] == ("--api-key", "********", "--admin-api-key=********")
@@ -112,16 +107,16 @@ def test_keys_among_the_arguments_are_masked() -> None:
 def test_a_container_that_never_started_and_a_docker_that_does_not_answer() -> None:
     no_time = "0001-01-01T00:00:00Z"
     never = engine([], "created", StartedAt=no_time, FinishedAt=no_time)
-    node = parsed(0, target("node1"), Clock(0.0, 0.01), facts(never))
+    node = parsed(0, "node1", Clock(0.0, 0.01), facts(never))
     assert node.container is not None
     assert node.container.started_at == node.container.finished_at == 0.0
-    silent = parsed(0, target("node1"), Clock(0.0, 0.01), facts({"problem": "docker is not installed"}))
+    silent = parsed(0, "node1", Clock(0.0, 0.01), facts({"problem": "docker is not installed"}))
     assert (silent.container, silent.problem) == (None, "docker is not installed")
 
 
 def test_of_a_progress_bar_the_last_state() -> None:
     told = engine(["2026-01-01T10:00:01Z Loading shards:   0%\rLoading shards: 100% | 8/8"])
-    node = parsed(0, target("node1"), Clock(0.0, 0.01), facts(told))
+    node = parsed(0, "node1", Clock(0.0, 0.01), facts(told))
     assert node.container is not None
     assert node.container.log[0].text == "Loading shards: 100% | 8/8"
 

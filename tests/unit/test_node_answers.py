@@ -24,7 +24,6 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts import head_folder
 from headfirst.control.deployment.verbs import check as checking
 from headfirst.control.evidence import collect, node_answer
-from headfirst.control.evidence.collect import RankHost
 from headfirst.control.live import chat, clock, logs, status
 from headfirst.control.live.clock import Clock, measure
 from headfirst.control.live.ssh_access import ssh as live_ssh
@@ -37,7 +36,6 @@ from model_files import CONFIG, INDEX, SHARDS
 from together import together
 
 NODE = HostAccess("node1", "node1")
-TARGET = RankHost(NODE, "192.0.2.1")
 GOOD: dict[str, Any] = {
     "engine": {
         "inspected": described("exited", ExitCode=1, FinishedAt="2026-01-01T10:05:00Z"),
@@ -70,7 +68,7 @@ def packed(value: Any) -> bytes:
 
 
 def test_a_good_answer() -> None:
-    node = collect.parse(0, TARGET, Clock(0.0, 0.1), node_answer.decode(packed(GOOD), where="node1"), SGLANG)
+    node = collect.parse(0, "node1", Clock(0.0, 0.1), node_answer.decode(packed(GOOD), where="node1"), SGLANG)
     assert node.container is not None
     assert node.container.log[0].text == "hello"
     assert node.gpus[0]["index"] == "0"
@@ -142,7 +140,7 @@ def test_an_answer_of_wrong_types_names_its_node(change: Change) -> None:
     hostile = copy.deepcopy(GOOD)
     change(hostile)
     with pytest.raises(UntrustedError, match="the answer of the node is refused") as raised:
-        collect.parse(0, TARGET, Clock(0.0, 0.1), hostile, SGLANG)
+        collect.parse(0, "node1", Clock(0.0, 0.1), hostile, SGLANG)
     assert raised.value.where == "node1"
     assert len(str(raised.value)) < 400
 
@@ -150,7 +148,7 @@ def test_an_answer_of_wrong_types_names_its_node(change: Change) -> None:
 @pytest.mark.parametrize("answer", [None, [], "x", 5])
 def test_an_answer_that_is_no_object(answer: Any) -> None:
     with pytest.raises(UntrustedError):
-        collect.parse(0, TARGET, Clock(0.0, 0.1), answer, SGLANG)
+        collect.parse(0, "node1", Clock(0.0, 0.1), answer, SGLANG)
 
 
 def test_no_text_of_a_node_controls_a_terminal() -> None:
@@ -160,7 +158,7 @@ def test_no_text_of_a_node_controls_a_terminal() -> None:
     hostile["engine"]["inspected"]["State"]["Error"] = hostile["driver"]["said"][0] = hostile["health"][
         "text"
     ] = evil
-    node = collect.parse(0, TARGET, Clock(0.0, 0.1), hostile, SGLANG)
+    node = collect.parse(0, "node1", Clock(0.0, 0.1), hostile, SGLANG)
     for char in ("\x1b", "\x07", "\x9b"):
         assert char not in repr(node).encode().decode("unicode_escape")
 
@@ -204,10 +202,10 @@ def test_a_node_that_answers_wrongly_is_a_node_with_its_problem(monkeypatch: pyt
 
     monkeypatch.setattr(clock, "ssh", ssh)
     monkeypatch.setattr(clock, "measure", lambda *_: Clock(0.0, 0.1))
-    (node,) = collect.collect([TARGET], "http://127.0.0.1:9", SGLANG)
+    (node,) = collect.collect([NODE], "http://127.0.0.1:9", SGLANG)
     assert "refused" in str(node.problem)
     monkeypatch.setattr(node_answer, "MAX_SENT", 9)
-    (node,) = collect.collect([TARGET], "http://127.0.0.1:9", SGLANG)
+    (node,) = collect.collect([NODE], "http://127.0.0.1:9", SGLANG)
     assert "larger than 9 bytes" in str(node.problem)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, count, repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
 from ansible_collections.headfirst.serving.plugins.module_utils.http_probe import holds
@@ -33,15 +33,8 @@ _SCRIPT = Path(__file__).with_name("node_script.py")
 TIMEOUT_S = 90.0
 
 
-class RankHost(NamedTuple):
-    """One rank's host: how it is reached, and its address among the ranks."""
-
-    access: HostAccess
-    address: str
-
-
 def collect(
-    targets: Sequence[RankHost],
+    targets: Sequence[HostAccess],
     engine_url: str,
     subject: Subject,
     secrets: Sequence[str] = (),
@@ -71,11 +64,11 @@ def _requests(url: str, subject: Subject) -> dict[str, Any]:
 
 
 def _node(
-    rank: int, target: RankHost, request: dict[str, Any], subject: Subject, scrubber: Scrubber
+    rank: int, access: HostAccess, request: dict[str, Any], subject: Subject, scrubber: Scrubber
 ) -> NodeFacts:
     try:
         clock, sent = run_script(
-            target.access,
+            access,
             _SCRIPT.read_text(),
             json.dumps(request),
             what="its state",
@@ -83,18 +76,17 @@ def _node(
             limit=node_answer.MAX_SENT,
             last=f"go {subject.api_key}" if request["health"] else "go",
         )
-        facts = node_answer.decode(sent, where=target.access.host)
-        return parse(rank, target, clock, scrubber.value(facts), subject)
+        facts = node_answer.decode(sent, where=access.host)
+        return parse(rank, access.host, clock, scrubber.value(facts), subject)
     except (NotReadyError, UntrustedError) as error:
-        return NodeFacts(rank, target.access.host, target.address, now=time.time(), problem=error.what)
+        return NodeFacts(rank, access.host, now=time.time(), problem=error.what)
 
 
-def parse(rank: int, target: RankHost, clock: Clock, facts: Any, subject: Subject) -> NodeFacts:
+def parse(rank: int, host: str, clock: Clock, facts: Any, subject: Subject) -> NodeFacts:
     """What the node script reported, on the controller's clock, the values of secret flags masked.
 
     Raises UntrustedError naming the host.
     """
-    host = target.access.host
     answer = node_answer.check(facts, where=host)
     engine = answer.engine if isinstance(answer.engine, EngineContainer) else None
     try:
@@ -105,9 +97,7 @@ def parse(rank: int, target: RankHost, clock: Clock, facts: Any, subject: Subjec
     return NodeFacts(
         rank=rank,
         host=host,
-        address=target.address,
         offset=clock.offset,
-        error=clock.error,
         now=time.time(),
         problem=answer.engine.problem if isinstance(answer.engine, ContainerProblem) else None,
         container=container,

@@ -14,7 +14,7 @@ from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError
 from headfirst.common.state_files import replace_file
 from headfirst.control.checkpoints.small_files import Files
-from headfirst.control.evidence.collect import RankHost, collect
+from headfirst.control.evidence.collect import collect
 from headfirst.control.rehearsal.rank import Rank, RankEvent, Told
 from headfirst.control.rehearsal.result import RehearsedReplica, State
 from headfirst.decide.cluster.login import HostAccess
@@ -168,8 +168,7 @@ class _Rehearsal:
 
     def _evidence(self) -> list[NodeFacts]:
         """Of the hosts whose ranks were started: others have no container, which is no cause."""
-        placed = [rank.node for rank in self._running]
-        targets = [RankHost(self._what.access[node.host], node.address) for node in placed]
+        targets = [self._what.access[rank.node.host] for rank in self._running]
         container = self._what.replica.nodes[0].container.name
         url, subject = self._what.replica.engine_url, self._what.subject
         return collect(targets, url, subject, self._what.secrets, container=container)

@@ -46,7 +46,7 @@ class RankContainer:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """One host of a rank. Its clock is `offset` seconds ahead of the controller's, sure to `error` seconds.
+    """One host of a rank. Its clock is `offset` seconds ahead of the controller's.
 
     `problem` states why no state is known; `gpus` are nvidia-smi's fields, one dict a GPU. `health` is 200 if
     rank 0 is ready, else the first answer that shows it is not.
@@ -54,9 +54,7 @@ class NodeFacts:
 
     rank: int
     host: str
-    address: str = ""
     offset: float = 0.0
-    error: float = 0.0
     now: float = 0.0
     problem: str | None = None
     container: RankContainer | None = None

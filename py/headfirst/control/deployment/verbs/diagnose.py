@@ -9,7 +9,7 @@ from headfirst.control.credentials.secrets import hidden
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.claim import known_credentials
 from headfirst.control.deployment.verbs.service import engine_of, known_key, readiness_of
-from headfirst.control.evidence.collect import RankHost, collect
+from headfirst.control.evidence.collect import collect
 from headfirst.control.evidence.log_files import read
 from headfirst.decide.cluster.types import Cluster, Replica, Service
 from headfirst.decide.diagnose import logs
@@ -62,6 +62,6 @@ def nodes_of(cluster: Cluster, service: Service, replica: Replica) -> tuple[list
     access, secrets = host_access(cluster), known_credentials(cluster)
     key = known_key(secrets, service) or ""
     engine = subject(engine_of(service), readiness_of(service), service.served_model_name, key)
-    targets = [RankHost(access[host.name], host.address) for host in replica.hosts]
+    targets = [access[host.name] for host in replica.hosts]
     values = hidden(cluster, secrets)
     return collect(targets, replica.url, engine, values, container=service.container(replica)), engine
