@@ -206,13 +206,7 @@ def uptime() -> float:
 
 
 ACTIONS: dict[str, t.Callable[..., dict[str, t.Any]]] = {
-    "look": look,
-    "take": take,
-    "renew": renew,
-    "release": release,
-    "own": own,
-    "disown": disown,
-    "measure": measure,
+    action.__name__: action for action in (look, take, renew, release, own, disown, measure)
 }
 
 if __name__ == "__main__":
