@@ -23,7 +23,7 @@ from headfirst.control.live.status import ReplicaTarget, WebuiTarget, cluster_st
 from headfirst.control.live.status_types import ClusterStatus
 from headfirst.control.live.supervision import supervision
 from headfirst.control.live.watch import ReplicaWatch
-from headfirst.control.run.history import read
+from headfirst.control.run.history import RunRecord, read
 from headfirst.decide import engines
 from headfirst.decide.cluster.login import HostAccess
 from headfirst.decide.cluster.types import Cluster, Service
@@ -81,20 +81,21 @@ def status(cluster: Cluster, chosen: str | None = None) -> ClusterStatus:
     services = [service for service in cluster.services if service.name in names_chosen]
     routers = router_status(cluster, services, known_credentials(cluster))
     ready = state.ready and all(router.ready for router in routers)
+    runs = read(cluster_folder(cluster)).runs
     update = {
         "ready": ready,
         "routers": routers,
-        "capabilities": _capabilities(cluster, state),
-        "measured": _measured(cluster, state),
+        "capabilities": _capabilities(cluster, state, runs),
+        "measured": _measured(state, runs),
     }
     return state.model_copy(update=update)
 
 
-def _capabilities(cluster: Cluster, state: ClusterStatus) -> dict[str, Capabilities]:
+def _capabilities(
+    cluster: Cluster, state: ClusterStatus, runs: Sequence[RunRecord]
+) -> dict[str, Capabilities]:
     """By service: what the last `up` here has planned, where its rank 0 runs so, else what this proves."""
-    planned: dict[str, Capabilities] = {}
-    for run in read(cluster_folder(cluster)).runs:
-        planned |= run.capabilities
+    planned = {name: told for run in runs for name, told in run.capabilities.items()}
     running = {
         replica.service: of_command(engine_of(cluster.service(replica.service)), replica.ranks[0].argv)
         for replica in state.replicas
@@ -106,11 +107,9 @@ def _capabilities(cluster: Cluster, state: ClusterStatus) -> dict[str, Capabilit
     }
 
 
-def _measured(cluster: Cluster, state: ClusterStatus) -> dict[str, Measured]:
+def _measured(state: ClusterStatus, runs: Sequence[RunRecord]) -> dict[str, Measured]:
     """By service: what the last `up` here has read of a start, where that is the start of its rank 0."""
-    known: dict[str, Measured] = {}
-    for run in read(cluster_folder(cluster)).runs:
-        known |= run.measured
+    known = {name: told for run in runs for name, told in run.measured.items()}
     starts = {
         replica.service: replica.ranks[0].started_at for replica in state.replicas[::-1] if replica.ranks
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -18,48 +18,47 @@ from headfirst.decide.diagnose.measured import Measured
 from headfirst.decide.plan.types import Capabilities
 
 
+@dataclass
 class Recording:
     """One run of a verb; `begin` and `end` are called around each of its stages."""
 
-    def __init__(
-        self, folder: Path, time_left: TimeLeft, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._folder = folder
-        self._time_left = time_left
-        self._clock = clock
+    folder: Path
+    time_left: TimeLeft
+    clock: Callable[[], float] = time.monotonic
+    containers: str = ""
+    findings: list[Finding] | None = None
+    comm: dict[str, Any] | None = None
+    capabilities: dict[str, Capabilities] = field(default_factory=dict)
+    measured: dict[str, Measured] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         self._at = datetime.now(UTC).isoformat(timespec="seconds")
-        self._since = clock()
-        self._began = 0.0
+        self._since, self._began = self.clock(), 0.0
         self._stages: list[StageRun] = []
-        self.containers = ""
-        self.findings: list[Finding] | None = None
-        self.comm: dict[str, Any] | None = None
-        self.capabilities: dict[str, Capabilities] = {}
-        self.measured: dict[str, Measured] = {}
 
     def begin(self, stage: str) -> Estimate:
         """A stage begins; what is known of its length and of the time left."""
-        self._began = self._clock() - self._since
-        return self._time_left.begin(stage)
+        self._began = self.clock() - self._since
+        return self.time_left.begin(stage)
 
     def end(self, stage: str, changed: int = 0) -> None:
         """It was completed."""
-        seconds = self._clock() - self._since - self._began
+        seconds = self.clock() - self._since - self._began
         self._stages.append(StageRun(stage=stage, began=self._began, seconds=seconds, changed=changed))
-        self._time_left.end(stage, changed=changed > 0)
+        self.time_left.end(stage, changed=changed > 0)
 
     def save(self, *, completed: bool) -> None:
         """Add the run to the history. OSError: it cannot be written."""
         add_run(
-            self._folder,
+            self.folder,
             RunRecord(
                 at=self._at,
                 headfirst=__version__,
-                kind=self._time_left.kind,
-                seconds=self._clock() - self._since,
+                kind=self.time_left.kind,
+                seconds=self.clock() - self._since,
                 completed=completed,
                 containers=self.containers,
-                weights=self._time_left.weights,
+                weights=self.time_left.weights,
                 stages=self._stages,
                 findings=self.findings,
                 comm=self.comm,
