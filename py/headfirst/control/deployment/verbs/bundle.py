@@ -275,8 +275,7 @@ def _write(
         carried={path: size for path, size in sizes.items() if digests[path] not in older_hashes},
         earlier={path: size for path, size in sizes.items() if digests[path] in older_hashes},
     )
-    there = manifest.make(contents.model_copy(update={"made": _made_at(options.output)}), digests)
-    if _is_there(options, there, advance):
+    if there := _existing(options, contents, digests, advance):
         return there, True
     new = manifest.make(contents.model_copy(update={"made": int(time.time())}), digests)
     signed = signature.sign(new.sums, options.sign) if options.sign else b""
@@ -290,28 +289,23 @@ def with_answers(image: Image) -> Image:
     return image.model_copy(update={"answers": kept.documents(image.id)})
 
 
-def _made_at(path: Path) -> int:
-    """When the bundle that is there was made; 0 where there is none."""
-    try:
-        return archive.read_head(path)[0].what.made if path.is_file() else 0
-    except UntrustedError:
-        return 0
-
-
-def _is_there(options: BundleOptions, new: BundleManifest, advance: JobAdvance) -> bool:
-    """Whether the output is this very bundle, whole, and signed where that is asked for."""
+def _existing(
+    options: BundleOptions, contents: Contents, digests: Mapping[str, str], advance: JobAdvance
+) -> BundleManifest | None:
+    """The output where it is this very bundle, whole, and signed where that is asked for."""
     if not options.output.is_file():
-        return False
+        return None
     try:
         there, signed = archive.read_head(options.output)
-        if there.sums != new.sums or bool(signed) != bool(options.sign):
-            return False
-        if options.sign and signature.sign(new.sums, options.sign) != signed:
-            return False
+        same = manifest.make(contents.model_copy(update={"made": there.what.made}), digests)
+        if there.sums != same.sums or bool(signed) != bool(options.sign):
+            return None
+        if options.sign and signature.sign(there.sums, options.sign) != signed:
+            return None
         archive.unpack(options.output, there, lambda path, file: None, advance)
     except UntrustedError:
-        return False
-    return True
+        return None
+    return there
 
 
 def notes(needs: BundleNeeds) -> list[str]:
