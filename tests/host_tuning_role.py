@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-from ansible.parsing.dataloader import DataLoader
+import variables_of_role
 from ansible.template import Templar, trust_as_template
-from variables_of_role import role_vars
 
 ROLE = Path(__file__).resolve().parents[1] / "roles" / "host_tuning"
 LOOK = {
@@ -23,11 +21,8 @@ LOOK = {
 
 
 def templar(look: dict[str, Any], **variables: Any) -> Templar:
-    loader = DataLoader()
-    own = role_vars(loader, ROLE)
-    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    known = {"__host_tuning_state": {"tuning": {**LOOK, **look}}, "ansible_managed": "Ansible managed"}
-    return Templar(loader, variables={**defaults, **own, **known, **variables})
+    state = {"tuning": {**LOOK, **look}}
+    return variables_of_role.templar(ROLE, __host_tuning_state=state, **variables)
 
 
 def rules(name: str, **variables: Any) -> str:

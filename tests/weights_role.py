@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
 from ansible_collections.headfirst.serving.plugins.plugin_utils.weights_decision import Role
+from variables_of_role import value
 
 ROLE = Path(__file__).resolve().parents[1] / "roles" / "weights"
 ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2"}
@@ -25,8 +23,12 @@ NOTHING = {
 
 def variables(**given: Any) -> dict[str, Any]:
     """What the role hands to its action, where these variables are set."""
-    values = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    values |= {"weights_model": "/srv/m", "weights_source": "path", "weights_name": "m", "weights_token": "x"}
+    values: dict[str, Any] = {
+        "weights_model": "/srv/m",
+        "weights_source": "path",
+        "weights_name": "m",
+        "weights_token": "x",
+    }
     values |= {"weights_members": list(ADDRESSES.values())}
     values |= {f"weights_{name}": value for name, value in given.items()}
     handed: dict[str, Any] = json.loads(json.dumps(rendered("__weights_variables", **values)))
@@ -34,10 +36,8 @@ def variables(**given: Any) -> dict[str, Any]:
 
 
 def rendered(name: str, **known: Any) -> Any:
-    """A variable of the role's vars, by the values of others."""
-    loader = DataLoader()
-    own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
-    return Templar(loader, variables={**own, **known}).template(trust_as_template("{{ " + name + " }}"))
+    """A variable of the role, by the values of others."""
+    return value(ROLE, name, **known)
 
 
 def role(looks: Mapping[str, Any], host: str = "a", *, shared: bool = False, **given: Any) -> Role:

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
+import variables_of_role
 from ansible.template import Templar, trust_as_template
-from variables_of_role import role_vars
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "docker_engine"
 
@@ -27,16 +25,11 @@ def engine(system: str = "debian", codename: str = "bookworm", **facts: Any) -> 
 
 
 def templar(look: dict[str, Any], **variables: Any) -> Templar:
-    loader = DataLoader()
-    own = role_vars(loader, ROLE)
-    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    return Templar(
-        loader, variables={**defaults, **own, **look, **variables, "ansible_managed": "Ansible managed"}
-    )
+    return variables_of_role.templar(ROLE, **look, **variables)
 
 
 def value(name: str, look: dict[str, Any], **variables: Any) -> Any:
-    return templar(look, **variables).template(trust_as_template("{{ " + name + " }}"))
+    return variables_of_role.value(ROLE, name, **look, **variables)
 
 
 @pytest.mark.parametrize(

@@ -5,22 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
+import variables_of_role
 from ansible_collections.headfirst.serving.plugins.plugin_utils.node_wheel import build_node_wheel
-from variables_of_role import role_vars
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "node_tools"
 
 
 def value(name: str, **variables: Any) -> Any:
-    loader = DataLoader()
-    own = role_vars(loader, ROLE)
-    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    return Templar(loader, variables={**defaults, **own, **variables}).template(
-        trust_as_template("{{ " + name + " }}")
-    )
+    return variables_of_role.value(ROLE, name, **variables)
 
 
 def test_the_requirements_are_beside_the_wheel(tmp_path: Path) -> None:

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
+import variables_of_role
+from ansible.template import trust_as_template
 from ansible_collections.headfirst.serving.plugins.module_utils import apt_sources
 from ansible_collections.headfirst.serving.plugins.module_utils import nvidia_container_toolkit as toolkit
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 from recorded_hosts import RecordedSource
-from variables_of_role import role_vars
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "nvidia_container_toolkit"
 DRIVER = "550.144.03"
@@ -132,12 +130,8 @@ def test_the_drivers_mirror_has_a_folder_for_each_system(tmp_path: Path) -> None
 
 
 def value(expression: str, installed: dict[str, str] | None = None, **variables: Any) -> Any:
-    loader = DataLoader()
-    own = role_vars(loader, ROLE)
-    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
     facts = {"__nvidia_container_toolkit_state": {"host": {"packages": installed or {}}}}
-    known = {**defaults, **own, **facts, **variables, "ansible_managed": "Ansible managed"}
-    return Templar(loader, variables=known).template(trust_as_template(expression))
+    return variables_of_role.templar(ROLE, **facts, **variables).template(trust_as_template(expression))
 
 
 @pytest.mark.parametrize(

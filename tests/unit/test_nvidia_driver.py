@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
+import variables_of_role
 from ansible_collections.headfirst.serving.plugins.module_utils import host_pci, nvidia_driver
 from recorded_hosts import RecordedSource
-from variables_of_role import role_vars
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "nvidia_driver"
 SHOW = (
@@ -154,13 +151,7 @@ def value(name: str, system: str = "ubuntu", version: str = "22.04", **variables
     """A variable of the role on a host with A100s and NVSwitches and no driver."""
     host = {"os": system, "os_version": version, "architecture": "x86_64", "driver": {"installed": ""}}
     host |= {"open_possible": True, "open_needed": False, "nvswitches": 6, **variables.pop("host", {})}
-    loader = DataLoader()
-    own = role_vars(loader, ROLE)
-    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    look = {"__nvidia_driver_state": {"host": host}}
-    return Templar(loader, variables={**defaults, **own, **look, **variables}).template(
-        trust_as_template("{{ " + name + " }}")
-    )
+    return variables_of_role.value(ROLE, name, __nvidia_driver_state={"host": host}, **variables)
 
 
 @pytest.mark.parametrize(
