@@ -61,28 +61,17 @@ _TYPED |= {"config": _TYPED["json"], "json_or_str": _TYPED["json"]}
 # Objects that the plan computes with, by flag.
 OBJECTS = {
     "--speculative-config": (
-        *(
-            '{"method": 1}',
-            '{"num_speculative_tokens": 0}',
-            '{"num_speculative_tokens": "x", "method": "mtp"}',
-        ),
-        *(
-            '{"method": "mtp", "num_speculative_tokens": 1}',
-            '{"draft_tensor_parallel_size": 0}',
-            '{"model": []}',
-        ),
-        *('{"kv_cache_dtype": []}', '{"num_speculative_tokens": 99999999999999999999}'),
+        *('{"method": 1}', '{"num_speculative_tokens": 0}', '{"model": []}', '{"kv_cache_dtype": []}'),
+        *('{"num_speculative_tokens": "x", "method": "mtp"}', '{"draft_tensor_parallel_size": 0}'),
+        '{"method": "mtp", "num_speculative_tokens": 1}',
+        '{"num_speculative_tokens": 99999999999999999999}',
     ),
     "--compilation-config": (
         *('{"cudagraph_capture_sizes": "x"}', '{"cudagraph_capture_sizes": [0]}', '{"cudagraph_mode": []}'),
         *('{"max_cudagraph_capture_size": "x"}', '{"max_cudagraph_capture_size": 9999999999}'),
     ),
     "--kv-transfer-config": (
-        *(
-            '{"kv_connector": "OffloadingConnector"}',
-            '{"kv_connector": 1}',
-            '{"kv_connector": "NixlConnector"}',
-        ),
+        *(f'{{"kv_connector": {name}}}' for name in ('"OffloadingConnector"', "1", '"NixlConnector"')),
         *(
             f'{{"kv_connector": "{name}", "kv_connector_extra_config": {extra}}}'
             for name in ("OffloadingConnector", "SimpleCPUOffloadConnector", "MultiConnector")
@@ -119,20 +108,9 @@ def published() -> tuple[dict[str, Any], ...]:
 
 @cache
 def _keys() -> list[str]:
-    keys = {
-        "layers_block_type",
-        "attn_layer_period",
-        "block_configs",
-        "sparse_attention_config",
-        "attn_type_list",
-    }
-    keys |= {
-        "compress_ratios",
-        "rope_parameters",
-        "max_window_layers",
-        "full_attention_interval",
-        "moe_layer_freq",
-    }
+    keys = {"layers_block_type", "attn_layer_period", "block_configs", "sparse_attention_config"}
+    keys |= {"attn_type_list", "compress_ratios", "rope_parameters", "max_window_layers"}
+    keys |= {"full_attention_interval", "moe_layer_freq"}
     for config in published():
         for part in (config, *(value for value in config.values() if isinstance(value, dict))):
             keys |= part.keys()
@@ -156,54 +134,23 @@ def _words(engine: str) -> list[tuple[str, ...]]:
 # Those that decide a layout or a size.
 LAYOUT = {
     "sglang": (
-        *(
-            "--dp-size",
-            "--ep-size",
-            "--attn-dp-size",
-            "--attn-cp-size",
-            "--moe-dp-size",
-            "--moe-dense-tp-size",
-        ),
+        *("--dp-size", "--ep-size", "--attn-dp-size", "--attn-cp-size", "--moe-dp-size", "--hicache-size"),
         *("--context-length", "--mem-fraction-static", "--max-running-requests", "--chunked-prefill-size"),
-        *(
-            "--page-size",
-            "--hicache-ratio",
-            "--cuda-graph-max-bs-decode",
-            "--max-total-tokens",
-            "--kv-cache-dtype",
-        ),
-        *(
-            "--enable-dp-attention",
-            "--swa-full-tokens-ratio",
-            "--cpu-offload-gb",
-            "--quantization",
-            "--dtype",
-        ),
-        *("--hicache-size", "--enable-hierarchical-cache", "--nccl-port", "--speculative-algorithm"),
+        *("--page-size", "--hicache-ratio", "--cuda-graph-max-bs-decode", "--max-total-tokens", "--dtype"),
+        *("--enable-dp-attention", "--swa-full-tokens-ratio", "--cpu-offload-gb", "--quantization"),
+        *("--kv-cache-dtype", "--enable-hierarchical-cache", "--nccl-port", "--speculative-algorithm"),
+        "--moe-dense-tp-size",
     ),
     "vllm": (
         *("--data-parallel-size", "--prefill-context-parallel-size", "--decode-context-parallel-size"),
         *("--enable-expert-parallel", "--max-model-len", "--gpu-memory-utilization", "--max-num-seqs"),
-        *(
-            "--max-num-batched-tokens",
-            "--block-size",
-            "--kv-cache-dtype",
-            "--cpu-offload-gb",
-            "--quantization",
-        ),
-        *("--speculative-config", "--compilation-config", "--kv-transfer-config", "--dtype"),
+        *("--max-num-batched-tokens", "--block-size", "--kv-cache-dtype", "--cpu-offload-gb", "--dtype"),
+        *("--speculative-config", "--compilation-config", "--kv-transfer-config", "--quantization"),
     ),
     "lmdeploy": (
-        *(
-            "--dp",
-            "--ep",
-            "--cp",
-            "--session-len",
-            "--cache-max-entry-count",
-            "--max-batch-size",
-            "--backend",
-        ),
-        *("--cache-block-seq-len", "--quant-policy", "--max-prefill-token-num", "--dtype", "--model-format"),
+        *("--dp", "--ep", "--cp", "--session-len", "--cache-max-entry-count", "--max-batch-size"),
+        *("--backend", "--cache-block-seq-len", "--quant-policy", "--max-prefill-token-num", "--dtype"),
+        "--model-format",
     ),
 }
 _PORTS = (5000, 5004, 5010, 5020, 5100, 7100, 8000, 8080, 9090, 9100, 30000, 30001, 30233, 65531, 65535)

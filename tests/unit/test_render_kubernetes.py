@@ -28,45 +28,39 @@ DIVIDED = (
     *("prefill_replicas=1", "decode_replicas=2", "model=Qwen/Qwen3-32B", "engine_env="),
     *("prefill_gpus_per_replica=16", "decode_gpus_per_replica=8"),
 )
+
+
+def fields(*required: str, **properties: Any) -> dict[str, Any]:
+    """The schema of an object with these fields alone."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(required),
+        "properties": properties,
+    }
+
+
+RESTARTS = ["Default", "None", "RecreateGroupOnPodRestart", "RecreateGroupAfterStart"]
 # The fields around the pods, after config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml of
 # kubernetes-sigs/lws, commit 060ab4da17ee (sha256 c5dcad8ed943…). Pods have Kubernetes' own schema.
-LEADER_WORKER_SET: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["apiVersion", "kind", "metadata", "spec"],
-    "properties": {
-        "apiVersion": {"const": "leaderworkerset.x-k8s.io/v1"},
-        "kind": {"const": "LeaderWorkerSet"},
-        "metadata": {"type": "object"},
-        "spec": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["leaderWorkerTemplate"],
-            "properties": {
-                "replicas": {"type": "integer"},
-                "startupPolicy": {"enum": ["LeaderCreated", "LeaderReady"]},
-                "leaderWorkerTemplate": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "required": ["workerTemplate"],
-                    "properties": {
-                        "size": {"type": "integer", "minimum": 1},
-                        "restartPolicy": {
-                            "enum": [
-                                "Default",
-                                "None",
-                                "RecreateGroupOnPodRestart",
-                                "RecreateGroupAfterStart",
-                            ]
-                        },
-                        "leaderTemplate": {"type": "object"},
-                        "workerTemplate": {"type": "object"},
-                    },
-                },
-            },
-        },
-    },
-}
+LEADER_WORKER_SET = fields(
+    *("apiVersion", "kind", "metadata", "spec"),
+    apiVersion={"const": "leaderworkerset.x-k8s.io/v1"},
+    kind={"const": "LeaderWorkerSet"},
+    metadata={"type": "object"},
+    spec=fields(
+        "leaderWorkerTemplate",
+        replicas={"type": "integer"},
+        startupPolicy={"enum": ["LeaderCreated", "LeaderReady"]},
+        leaderWorkerTemplate=fields(
+            "workerTemplate",
+            size={"type": "integer", "minimum": 1},
+            restartPolicy={"enum": RESTARTS},
+            leaderTemplate={"type": "object"},
+            workerTemplate={"type": "object"},
+        ),
+    ),
+)
 
 
 def manifests(plan: Plan, options: kubernetes.Options = OPTIONS) -> list[dict[str, Any]]:
