@@ -12,8 +12,8 @@ from headfirst.common.errors import HeadfirstError
 from headfirst.control import demo
 from headfirst.control.accuracy import asking, questions
 from headfirst.control.accuracy.result import Accuracy, ExamAnswer, Setup
-from headfirst.control.bench.result import BenchSubject
 from headfirst.control.evalscope import environment, process
+from measured_subject import SUBJECT
 from openai_server import KEY, MODEL, serving
 from readme_lab import INVENTORY, Service, deploy, on_node, succeeds
 
@@ -64,11 +64,8 @@ def record(answers: dict[str, str], data: Path, folder: Path) -> Path:
         process.running(environment.python(print), "questions", url, KEY, folder / "log") as tool,
     ):
         asking.ask(tool, MODEL, listed, limits, results.append)
-    subject = BenchSubject(
-        cluster="reference", service="fp8", replicas=[0], is_routed=False, model="headfirst-demo",
-        engine="transformers", engine_version="", image="", device="cpu", hosts=[], tensor_parallel=1,
-        pipeline_parallel=1, data_parallel=1, arguments=[],
-    )  # fmt: skip
+    known = {"cluster": "reference", "service": "fp8", "model": "headfirst-demo", "engine": "transformers"}
+    subject = SUBJECT.model_copy(update=known)
     setup = Setup(
         headfirst="",
         tool=environment.version(),

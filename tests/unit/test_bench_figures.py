@@ -14,7 +14,6 @@ from headfirst.control.bench.load import SHAPES, Load, loads
 from headfirst.control.bench.requests import Scale
 from headfirst.control.bench.result import (
     BenchResult,
-    BenchSubject,
     Point,
     RequestTimes,
     differences,
@@ -23,6 +22,7 @@ from headfirst.control.bench.result import (
 )
 from headfirst.control.bench.slo import Promise
 from headfirst.control.bench.trial import compare
+from measured_subject import SUBJECT
 
 FOUR = Load(kind="concurrency", value=4)
 
@@ -37,13 +37,8 @@ def samples(count: int, *, first: float = 0.1, step: float = 0.01, answer: int =
 
 
 def result(*points: Point, seed: int = 0) -> BenchResult:
-    subject = BenchSubject(
-        cluster="c", service="s", replicas=[0], is_routed=False,
-        model="m", engine="sglang", engine_version="1", image="i",
-        device="cpu", hosts=["a"], tensor_parallel=1, pipeline_parallel=1, data_parallel=1, arguments=[],
-    )  # fmt: skip
     return BenchResult(
-        headfirst="1", tool="evalscope 1", date="2026-01-01T00:00:00+00:00", subject=subject,
+        headfirst="1", tool="evalscope 1", date="2026-01-01T00:00:00+00:00", subject=SUBJECT,
         shape=SHAPES["chat"], dataset=None, seed=seed, mark="Run 1.", path_seconds=0.001, points=list(points),
     )  # fmt: skip
 

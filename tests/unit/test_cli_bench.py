@@ -11,20 +11,19 @@ from typing import Any
 
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError
-from headfirst.control.bench.result import BenchSubject, read
+from headfirst.control.bench.result import read
 from headfirst.control.cli.app import app
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run import history
+from measured_subject import SUBJECT
 from openai_server import KEY, MODEL, serving
 from typer.testing import CliRunner
 
 LAB = str(Path(__file__).parents[2] / "inventories" / "lab.ini")
-SUBJECT = BenchSubject(
-    cluster="lab", service=MODEL, replicas=[0], is_routed=False,
-    model=MODEL, engine="sglang", engine_version="1", image="i",
-    device="cpu", hosts=["node1"], tensor_parallel=1, pipeline_parallel=1, data_parallel=1, arguments=["run"],
-)  # fmt: skip
+LAB_SUBJECT = SUBJECT.model_copy(
+    update={"cluster": "lab", "service": MODEL, "model": MODEL, "hosts": ["node1"], "arguments": ["run"]}
+)
 QUICK = ("--concurrency", "1,3", "--requests", "4")
 
 
@@ -47,7 +46,7 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **server:
     with serving(**server) as (url, _):
         monkeypatch.setattr("headfirst.control.deployment.measuring.bench.open_api", direct)
         monkeypatch.setattr(
-            "headfirst.control.deployment.measuring.chat_service.subject_of", lambda *_, **__: SUBJECT
+            "headfirst.control.deployment.measuring.chat_service.subject_of", lambda *_, **__: LAB_SUBJECT
         )
         done = CliRunner().invoke(app, ["bench", LAB, "-e", f"served_model_name={MODEL}", *words])
     if done.exception and not isinstance(done.exception, SystemExit):
@@ -65,7 +64,7 @@ def test_a_run_prints_a_table_and_is_compared_with_the_next(
     result = read(one)
     assert [point.load.value for point in result.points] == [1, 3]
     assert [(point.requests, point.answer_tokens) for point in result.points] == [(4, 32), (4, 32)]
-    assert result.subject == SUBJECT
+    assert result.subject == LAB_SUBJECT
     assert (result.dataset or "").startswith("prompts.jsonl sha256:")
     assert (one / "throughput.svg").read_text().count("<circle") == 2
     done = call(

@@ -152,7 +152,7 @@ def test_a_config_of_no_usable_rank_or_of_other_types_is_refused(
         read_folder(tmp_path)
 
 
-def test_a_hub_that_does_not_answer_leaves_the_rank_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_does_not_answer_leaves_the_rank_unknown() -> None:
     with over(httpx.MockTransport(refused)):
         assert read_hub("org/lora", "huggingface", environment={}) is None
     assert read_hub("org/lora", "huggingface", environment={"HF_HUB_OFFLINE": "1"}) is None
@@ -214,24 +214,20 @@ def test_the_rank_is_that_of_the_revision(tmp_path: Path, monkeypatch: pytest.Mo
         ([32], "--max-lora-rank 64", "no"),
     ],
 )
-def test_vllm_is_given_the_rank(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: list[int | None], extra: str, expected: str
-) -> None:
-    service = with_adapters(tmp_path, monkeypatch, ranks, extra)
+def test_vllm_is_given_the_rank(tmp_path: Path, ranks: list[int | None], extra: str, expected: str) -> None:
+    service = with_adapters(tmp_path, ranks, extra)
     chosen = [f"{argument.flag} {argument.value}" for argument in service.chosen_arguments]
     assert [words for words in chosen if "lora" in words] == ([] if expected == "no" else [expected])
     assert any("was not read" in note for note in service.notes) is (None in ranks)
 
 
-def with_adapters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: list[int | None], extra: str
-) -> PlannedService:
+def with_adapters(tmp_path: Path, ranks: list[int | None], extra: str) -> PlannedService:
     """The plan of vLLM with an adapter of each rank; None: its folder is not on this machine."""
     folders = {f"a{at}": tmp_path / f"a{at}" for at in range(len(ranks))}
     for folder, its_rank in zip(folders.values(), ranks, strict=True):
         if its_rank is not None:
             adapter(folder, **LORA | {"r": its_rank})
-    return served(tmp_path, monkeypatch, folders, f'engine=vllm\nengine_args="{extra}"')
+    return served(tmp_path, folders, f'engine=vllm\nengine_args="{extra}"')
 
 
 LORA: dict[str, Any] = {"r": 8, "lora_alpha": 16, "target_modules": ["q_proj", "v_proj"], "peft_type": "LORA"}
@@ -239,7 +235,6 @@ LORA: dict[str, Any] = {"r": 8, "lora_alpha": 16, "target_modules": ["q_proj", "
 
 def served(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     folders: dict[str, Path],
     lines: str,
     *,
@@ -248,22 +243,21 @@ def served(
     probe: bool = False,
 ) -> PlannedService:
     """The plan of `model` with the adapters in these folders; `lines` of the inventory name the engine."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     path = tmp_path / "cluster.ini"
     listed = " ".join(f"{name}={folder}" for name, folder in folders.items())
     path.write_text(
         f"[head]\nn1 ansible_host=192.0.2.1 gpus={gpus} gpu=H100-80G\n\n[all:vars]\nmodel={model}\n"
         f'weights_dir=/data\nadapters="{listed}"\n{lines}\nparsers=none\n'
     )
-    return prepare([path], [], probe=probe).plan.services[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        return prepare([path], [], probe=probe).plan.services[0]
 
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm", "lmdeploy"])
-def test_the_memory_of_adapters_is_in_the_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
-) -> None:
+def test_the_memory_of_adapters_is_in_the_fit(tmp_path: Path, engine: str) -> None:
     small, large = (adapter(tmp_path / f"r{rank}", **LORA | {"r": rank}) for rank in (8, 256))
-    fits = [served(tmp_path, monkeypatch, {"a": path}, f"engine={engine}").fit for path in (small, large)]
+    fits = [served(tmp_path, {"a": path}, f"engine={engine}").fit for path in (small, large)]
     bytes_of = [fit.terms["adapters"] for fit in fits]
     assert bytes_of[1] == 32 * bytes_of[0] > 0
     lost = (fits[0].kv_pool_bytes or 0) - (fits[1].kv_pool_bytes or 0)
@@ -271,11 +265,9 @@ def test_the_memory_of_adapters_is_in_the_fit(
     assert "adapters" not in fits[0].estimates
 
 
-def test_adapters_that_leave_no_room_are_refused_as_weights_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_adapters_that_leave_no_room_are_refused_as_weights_are(tmp_path: Path) -> None:
     folders = {"a": adapter(tmp_path / "a", **LORA | {"r": 512, "target_modules": "all-linear"})}
-    fit = served(tmp_path, monkeypatch, folders, "engine=sglang", model="Qwen/Qwen3-32B").fit
+    fit = served(tmp_path, folders, "engine=sglang", model="Qwen/Qwen3-32B").fit
     assert fit.fits is False and fit.terms["adapters"] == 73_865_887_744
 
 
@@ -289,13 +281,13 @@ def test_adapters_that_leave_no_room_are_refused_as_weights_are(
     ],
 )
 def test_fewer_slots_for_adapters_are_proposed_where_the_model_then_fits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, given: str, rank: int, advice: str
+    tmp_path: Path, engine: str, given: str, rank: int, advice: str
 ) -> None:
     folders = {"a": adapter(tmp_path / "a", **LORA | {"r": rank, "target_modules": "all-linear"})}
 
     def planned(arguments: str) -> PlannedService:
         lines = f'engine={engine}\nengine_args="{arguments}"'
-        return served(tmp_path, monkeypatch, folders, lines, model="Qwen/Qwen3-32B", gpus=2)
+        return served(tmp_path, folders, lines, model="Qwen/Qwen3-32B", gpus=2)
 
     before = planned(given)
     assert before.fit.fits is False
@@ -307,16 +299,14 @@ def test_fewer_slots_for_adapters_are_proposed_where_the_model_then_fits(
         assert fit.fits and f"{fit.kv_tokens_of_replica:,} tokens" in sentence
 
 
-def test_lmdeploy_keeps_each_adapter_in_its_rank_and_experts_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lmdeploy_keeps_each_adapter_in_its_rank_and_experts_are_counted(tmp_path: Path) -> None:
     folders = {f"r{rank}": adapter(tmp_path / f"r{rank}", **LORA | {"r": rank}) for rank in (8, 16, 24)}
     two = {name: folders[name] for name in ("r8", "r24")}
-    fit = served(tmp_path, monkeypatch, two, "engine=lmdeploy").fit
+    fit = served(tmp_path, two, "engine=lmdeploy").fit
     # q_proj and v_proj of 36 layers: 4096 inputs, 4096 and 1024 outputs.
     assert fit.terms["adapters"] == 36 * (8 + 24) * (4096 + 4096 + 4096 + 1024) * 2
     one = {"r16": folders["r16"]}
-    fit = served(tmp_path, monkeypatch, one, "engine=vllm", model="Qwen/Qwen3-30B-A3B").fit
+    fit = served(tmp_path, one, "engine=vllm", model="Qwen/Qwen3-30B-A3B").fit
     # Each of 128 experts in 48 layers: gate, up and down between 2048 and 768.
     experts = 128 * 48 * 16 * 3 * (2048 + 768) * 2
     assert experts < fit.terms["adapters"] < 1.06 * experts
@@ -330,17 +320,15 @@ def test_lmdeploy_keeps_each_adapter_in_its_rank_and_experts_are_counted(
         ("lmdeploy", "Qwen/Qwen3-30B-A3B"),
     ],
 )
-def test_what_no_record_covers_is_an_estimate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, model: str
-) -> None:
+def test_what_no_record_covers_is_an_estimate(tmp_path: Path, engine: str, model: str) -> None:
     folders = {"a": adapter(tmp_path / "a", **LORA)}
-    fit = served(tmp_path, monkeypatch, folders, f"engine={engine}", model=model, gpus=8).fit
+    fit = served(tmp_path, folders, f"engine={engine}", model=model, gpus=8).fit
     assert fit.terms["adapters"] > 0 and "adapters" in fit.estimates
 
 
-def test_buffers_of_an_adapter_that_was_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffers_of_an_adapter_that_was_not_read(tmp_path: Path) -> None:
     folders = {"a": adapter(tmp_path / "a", **LORA), "b": Path("/srv/lora")}
-    service = served(tmp_path, monkeypatch, folders, "engine=sglang")
+    service = served(tmp_path, folders, "engine=sglang")
     assert "adapters" in service.fit.estimates
     assert any("deploy plan --probe" in note for note in service.notes)
     assert any("not in the memory of the plan" in note for note in service.notes)
@@ -367,11 +355,11 @@ EXPERTS = "engine=vllm\nengine_args=--enable-expert-parallel --data-parallel-siz
     ],
 )
 def test_layouts_and_architectures_without_adapters_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str, model: str, what: str
+    tmp_path: Path, lines: str, model: str, what: str
 ) -> None:
     folders = {"a": adapter(tmp_path / "a", **LORA)}
     with pytest.raises(InputError, match=what):
-        served(tmp_path, monkeypatch, folders, lines, model=model, gpus=8)
+        served(tmp_path, folders, lines, model=model, gpus=8)
 
 
 def sent(config: str) -> str:
@@ -381,7 +369,7 @@ def sent(config: str) -> str:
 
 def test_a_folder_on_the_head_is_read_by_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = on_the_head(monkeypatch, CommandOutput(0, sent(json.dumps(LORA | {"r": 64})), ""))
-    service = served(tmp_path, monkeypatch, {"a": Path("/srv/lora")}, "engine=vllm", probe=True)
+    service = served(tmp_path, {"a": Path("/srv/lora")}, "engine=vllm", probe=True)
     assert ("--max-lora-rank", "64") in [(each.flag, each.value) for each in service.chosen_arguments]
     assert service.adapters[0].rank == 64 and asked == ["/srv/lora"]
     assert not any("was not read" in note for note in service.notes)
@@ -403,7 +391,7 @@ def test_what_the_head_sends_is_validated(
 ) -> None:
     on_the_head(monkeypatch, answer)
     with pytest.raises(kind) as error:
-        served(tmp_path, monkeypatch, {"a": Path("/srv/lora")}, "engine=vllm", probe=True)
+        served(tmp_path, {"a": Path("/srv/lora")}, "engine=vllm", probe=True)
     assert str(getattr(error.value, "where", "")).startswith("n1")
 
 

@@ -14,7 +14,7 @@ from threading import Thread
 
 import pytest
 from headfirst.control.bench.load import SHAPES, Load
-from headfirst.control.bench.result import BenchResult, BenchSubject, Percentiles, Point
+from headfirst.control.bench.result import BenchResult, Percentiles, Point
 from headfirst.control.cli.app import app
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.secrets import Secrets, load_or_create
@@ -40,6 +40,7 @@ from headfirst.control.run.history import read
 from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.diagnose.measured import Figure, Measured
+from measured_subject import SUBJECT
 from serving import QuietHandler
 from typer.testing import CliRunner
 
@@ -125,22 +126,8 @@ def measured(model: str, date: str = "2026-11-20T10:00:00+00:00") -> BenchResult
         tpot=spread,
         e2e=spread,
     )
-    subject = BenchSubject(
-        cluster="a100x4",
-        service="DeepSeek-R1",
-        replicas=[0],
-        is_routed=False,
-        model=model,
-        engine="sglang",
-        engine_version="0.5.23",
-        image="i",
-        device="cuda",
-        hosts=["node01"],
-        tensor_parallel=32,
-        pipeline_parallel=1,
-        data_parallel=1,
-        arguments=[],
-    )
+    known = {"cluster": "a100x4", "service": "DeepSeek-R1", "model": model, "hosts": ["node01"]}
+    subject = SUBJECT.model_copy(update=known)
     return BenchResult(
         headfirst="0.1.0",
         tool="evalscope 1.0",

@@ -20,7 +20,7 @@ from headfirst.common.errors import HeadfirstError, InputError, NotReadyError, S
 from headfirst.control.bench import trial
 from headfirst.control.bench.load import SHAPES, Load
 from headfirst.control.bench.requests import Scale
-from headfirst.control.bench.result import BenchSubject, Point, RequestTimes, point
+from headfirst.control.bench.result import Point, RequestTimes, point
 from headfirst.control.bench.runner import BenchRun, BenchSettings, LoadWatcher
 from headfirst.control.bench.trial import Judged
 from headfirst.control.cli.shown.tune import TuneProgress
@@ -36,14 +36,10 @@ from headfirst.control.run import history
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.terminal import Terminal
 from headfirst.decide.diagnose.types import Advice
+from measured_subject import SUBJECT
 
 LAB = Path(__file__).resolve().parents[2] / "inventories" / "lab.ini"
 LOAD = Load(kind="concurrency", value=4)
-SUBJECT = BenchSubject(
-    cluster="lab", service="s", replicas=[0], is_routed=False,
-    model="m", engine="sglang", engine_version="1", image="i",
-    device="cpu", hosts=["a"], tensor_parallel=1, pipeline_parallel=1, data_parallel=1, arguments=[],
-)  # fmt: skip
 
 
 def test_a_difference_counts_beyond_the_noise() -> None:
