@@ -249,10 +249,10 @@ class _Reader:
                 return f"{origin.path}:{origin.line_num}" if origin.line_num else str(origin.path)
         return _EXTRA if key in self._extra else None
 
-    def host_lines(self) -> list[list[str]]:
-        """[group, host, place] for each host that a line of an INI file names, ranges taken apart."""
+    def host_lines(self) -> list[tuple[str, str, str, int]]:
+        """(group, host, file, number) for each host that a line of an INI file names, ranges taken apart."""
         plugin = inventory_loader.get("ansible.builtin.ini")
-        lines: list[list[str]] = []
+        lines: list[tuple[str, str, str, int]] = []
         for path in _ini_files(self._sources):
             group, kind, plugin._origin = "ungrouped", None, Origin(path=str(path))
             for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
@@ -263,7 +263,7 @@ class _Reader:
                     group, kind = match.group(1), match.group(2)
                 elif kind in (None, "hosts"):
                     names, _, _ = plugin._parse_host_definition(text)
-                    lines += [[group, str(name), f"{path}:{number}"] for name in names]
+                    lines += [(group, str(name), str(path), number) for name in names]
         return lines
 
 

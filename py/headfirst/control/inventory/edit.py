@@ -67,8 +67,8 @@ def _edited(
     before = {line: _read_line(path, reading, line) for line in changed}
     lines = text_of(path).splitlines(keepends=True)
     for line, body in changed.items():
-        end = lines[line.index].removeprefix(before[line])
-        lines[line.index] = "" if body is None else body + end
+        end = lines[line.number - 1].removeprefix(before[line])
+        lines[line.number - 1] = "" if body is None else body + end
     if reread([path], path, text := "".join(lines), meant, extra_vars) is None:
         what = "with these lines changed, Ansible would read other hosts, groups or variables than meant"
         raise _by_hand(what, path, [line.where for line in changed])
@@ -116,9 +116,9 @@ def _read_line(path: Path, reading: Reading, line: HostLine) -> str:
     """What the line has, without its end. InputError for one of several hosts, or of another file."""
     if sum(other.where == line.where for other in reading.lines) > 1:
         raise _by_hand(f"{line.host} is in a range of hosts", path, [line.where])
-    if line.file != path:
+    if line.file != str(path):
         raise _by_hand("only an inventory of one file can be changed", path, [line.where])
-    return text_of(path).splitlines()[line.index]
+    return text_of(path).splitlines()[line.number - 1]
 
 
 def _leaving(path: Path, reading: Reading, host: str) -> list[HostLine]:

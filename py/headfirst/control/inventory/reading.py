@@ -30,17 +30,13 @@ class HostLine:
 
     group: str
     host: str
-    where: str
+    file: str
+    number: int  # from 1
 
     @property
-    def file(self) -> Path:
-        """The file that has it."""
-        return Path(self.where.rpartition(":")[0])
-
-    @property
-    def index(self) -> int:
-        """Its number there, from 0."""
-        return int(self.where.rpartition(":")[2]) - 1
+    def where(self) -> str:
+        """FILE:LINE."""
+        return f"{self.file}:{self.number}"
 
 
 @dataclass(frozen=True)
