@@ -28,13 +28,13 @@ def test_only_hosts_of_the_limit_must_answer(
         ok=False, cancelled=False, changed={}, failed=[], unreachable=[away], findings=[], stages=[],
         seconds=1.0, log_file=tmp_path / "log",
     )  # fmt: skip
-    monkeypatch.setattr(probe, "try_stages", lambda *_: answered)
+    monkeypatch.setattr(probe, "run_stages", lambda *_, **__: answered)
     cluster = load([inventory], (), limit)
     if ends:
         with pytest.raises(HeadfirstError, match="node2"):
             probe.probe_hosts(cluster, [])
         return
     assert [host.name for host in probe.probe_hosts(cluster, []).hosts] == ["node1", "node2"]
-    monkeypatch.setattr(probe, "try_stages", lambda *_: replace(answered, cancelled=True))
+    monkeypatch.setattr(probe, "run_stages", lambda *_, **__: replace(answered, cancelled=True))
     with pytest.raises(HeadfirstError):
         probe.probe_hosts(cluster, [])

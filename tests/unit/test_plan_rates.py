@@ -141,7 +141,9 @@ def test_facts_of_the_hosts_become_rates(monkeypatch: pytest.MonkeyPatch) -> Non
 
     answers = {"node01": facts(4), "node02": facts(5), "node03": facts(6, 0), "node04": facts(7)}
     monkeypatch.setattr(
-        probe, "try_stages", lambda *_: SimpleNamespace(ok=True, failed=[], unreachable=[], stats=answers)
+        probe,
+        "run_stages",
+        lambda *_, **__: SimpleNamespace(ok=True, failed=[], unreachable=[], stats=answers),
     )
     probed = probe.probe_hosts(cluster(), [])
     assert known(probed)["network"] == ("10 Gbit/s at node03", "assumed")

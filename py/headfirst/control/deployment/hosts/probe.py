@@ -8,7 +8,7 @@ from typing import Any
 
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.playbooks import try_stages
+from headfirst.control.deployment.running.playbooks import run_stages
 from headfirst.control.run.failures import to_error
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide.cluster.types import Cluster, Host, Service
@@ -62,7 +62,8 @@ def probe_hosts(cluster: Cluster, extra_vars: Sequence[str]) -> Cluster:
         for host in cluster.hosts
     }
     options = RunOptions(cluster.inventories, extra_vars)
-    result = try_stages("probe.yml", options, cluster.limited(None), variables, QuietReporter())
+    everywhere = cluster.limited(None)
+    result = run_stages("probe.yml", options, everywhere, variables, QuietReporter(), may_fail=True)
     failed = {failure.host for failure in (*result.failed, *result.unreachable)}
     if not result.ok and (
         result.cancelled or not failed or failed & {host.name for host in cluster.limited_hosts}

@@ -31,30 +31,18 @@ def run_stages(
     reporter: Reporter,
     *,
     secrets: Sequence[str] = (),
+    may_fail: bool = False,
 ) -> RunResult:
-    """Run `playbooks/<playbook>` with these variables per host. Raises HeadfirstError unless it ends well."""
-    result = try_stages(playbook, options, cluster, variables, reporter, secrets=secrets)
-    if not result.ok:
-        raise to_error(result, host_access(cluster), cluster.inventories[0])
-    return result
+    """Run `playbooks/<playbook>` with these variables per host.
 
-
-def try_stages(
-    playbook: str,
-    options: RunOptions,
-    cluster: Cluster,
-    variables: HostVars,
-    reporter: Reporter,
-    *,
-    secrets: Sequence[str] = (),
-) -> RunResult:
-    """As run_stages, and the caller judges how it ended."""
+    Raises HeadfirstError unless it ends well; with `may_fail` the caller judges how it ended.
+    """
     refuse_missing_tools(cluster)
     with private_folder() as folder:
         planned = folder / "plan.yml"
         inventory.write(planned, cluster, variables, lab_logins(cluster))
         limit = None if cluster.limit is None else ",".join(host.name for host in cluster.limited_hosts)
-        return run_playbook(
+        result = run_playbook(
             collection_root() / "playbooks" / playbook,
             [*cluster.inventories, planned],
             reporter=reporter,
@@ -68,6 +56,9 @@ def try_stages(
             hosts=len(cluster.hosts),
             secrets=[*secrets, *login_secrets(cluster), *cluster.hidden, *url_credentials(variables)],
         )
+    if not (result.ok or may_fail):
+        raise to_error(result, host_access(cluster), cluster.inventories[0])
+    return result
 
 
 def run_phases(

@@ -18,7 +18,7 @@ from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.claim import peek, run_lock
 from headfirst.control.deployment.running.options import Backend, RunOptions
-from headfirst.control.deployment.running.playbooks import run_stages, try_stages
+from headfirst.control.deployment.running.playbooks import run_stages
 from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.control.deployment.running.role_vars.hosts import check_vars
@@ -74,11 +74,12 @@ def keep_comm(reporter: Reporter, report: Comm) -> None:
 def _measure(variables: HostVars, options: RunOptions, cluster: Cluster, reporter: Reporter) -> Comm:
     with run_lock(cluster, options, "check --comm", reporter):
         limited = cluster.limited(variables)
-        result = try_stages("comm.yml", options, limited, variables, reporter)
+        result = run_stages("comm.yml", options, limited, variables, reporter, may_fail=True)
         if result.cancelled:
             # Ansible was interrupted before it could tidy up; the test would end by itself, but later.
             stop = RunOptions(options.inventories)
-            try_stages("comm_stop.yml", stop, limited, {host: {} for host in variables}, QuietReporter())
+            nothing: HostVars = {host: {} for host in variables}
+            run_stages("comm_stop.yml", stop, limited, nothing, QuietReporter(), may_fail=True)
     if "comm" not in result.stats or result.cancelled or result.unreachable:
         error = to_error(result, host_access(cluster), cluster.inventories[0])
         raise error if result.cancelled else NotReadyError(error.what, where=error.where, hint=error.hint)
