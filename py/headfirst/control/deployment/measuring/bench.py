@@ -173,13 +173,11 @@ def opened(options: RunOptions, workload: Workload, watcher: BenchWatcher) -> It
         )
         with process.running(service.python, "load", url, key, log) as running:
             run = BenchRun(running, target.model, settings, seen.scale, watcher)
-            name = _name_of(workload.dataset) if workload.dataset else None
+            name = None
+            if file := workload.dataset:
+                name = f"{file.name} sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
             yield MeasuredService(cluster, service.subject, run, shape, mark, seen.path_seconds, name)
     log.unlink(missing_ok=True)  # after a failure it stays
-
-
-def _name_of(path: Path) -> str:
-    return f"{path.name} sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 def new_folder(kind: str, names: tuple[str, str], begun: datetime) -> Path:

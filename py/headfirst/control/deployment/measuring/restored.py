@@ -20,7 +20,8 @@ def restored(options: RunOptions, reporter: Reporter) -> Iterator[None]:
     HeadfirstError where that fails: then the service is not as before.
     """
     try:
-        with handling((signal.SIGTERM, signal.SIGHUP), _interrupt):
+        # SIGTERM and a closed terminal end the run as Ctrl-C does.
+        with handling((signal.SIGTERM, signal.SIGHUP), signal.default_int_handler):
             yield
     finally:
         try:
@@ -31,8 +32,3 @@ def restored(options: RunOptions, reporter: Reporter) -> Iterator[None]:
                 where=error.where,
                 hint=f"Bring it up: deploy up {options.inventories[0]}",
             ) from error
-
-
-def _interrupt(*_: object) -> None:
-    """SIGTERM and a closed terminal end the run as Ctrl-C does."""
-    raise KeyboardInterrupt

@@ -68,7 +68,10 @@ def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> UpOu
     options = replace(options, tags=checked_tags(options.tags))
     refuse_limit(options.limit, options.tags)
     prepared = _prepared(options)
-    _require_forks(prepared.cluster)
+    # Ranks of a replica wait for each other in one process each.
+    require_all(
+        max(len(replica.places) for service in prepared.cluster.services for replica in service.replicas)
+    )
     verb = "credentials --rotate" if rotate else "up"
     brought = brought_by(prepared.plan, prepared.cluster.whole_service(options.service))
     with recorded(prepared.cluster, options, verb, reporter, brought) as shown:
@@ -217,11 +220,6 @@ def _prepared(options: RunOptions) -> Prepared:
         engine_args=options.engine_args,
         bundle=options.bundle,
     )
-
-
-def _require_forks(cluster: Cluster) -> None:
-    """Ranks of a replica wait for each other in one process each."""
-    require_all(max(len(replica.places) for service in cluster.services for replica in service.replicas))
 
 
 def _prepare_here(prepared: Prepared, options: RunOptions, reporter: Reporter, *, builds: bool) -> LocalWork:

@@ -22,11 +22,11 @@ from headfirst.control.terminal import Terminal
 
 
 class HostActivity(Enum):
-    """What a host is doing."""
+    """What a host is doing, and its style: what is shown first where not all hosts are."""
 
-    WORKING = "working"
-    WAITING = "waiting"  # done with its task, another host is not
-    FAILED = "failed"
+    FAILED = "red"
+    WORKING = ""
+    WAITING = "dim"  # done with its task, another host is not
 
 
 @dataclass
@@ -81,8 +81,8 @@ class ProgressBoard:
         rows = list(self.rows.values())
         if len(rows) <= limit:
             return rows, 0
-        weight = {HostActivity.FAILED: 0, HostActivity.WORKING: 1, HostActivity.WAITING: 2}
-        chosen = sorted(rows, key=lambda row: weight[row.state])[:limit]
+        urgency = list(HostActivity)
+        chosen = sorted(rows, key=lambda row: urgency.index(row.state))[:limit]
         names = {row.host for row in chosen}
         return [row for row in rows if row.host in names], len(rows) - len(chosen)
 
@@ -176,20 +176,16 @@ class LiveReporter(Reporter):
         return f"{duration(spent)}, about {duration(rest - spent)} left" if rest > spent else duration(spent)
 
     def _mark(self, row: ProgressRow) -> RenderableType:
-        if row.state is HostActivity.FAILED:
-            return Text("✗", style="red")
-        return Text("·", style="dim") if row.state is HostActivity.WAITING else self._spinner
+        marks = {HostActivity.FAILED: "✗", HostActivity.WAITING: "·"}
+        return Text(marks[row.state], style=row.state.value) if row.state in marks else self._spinner
 
     def _work(self, row: ProgressRow, now: float) -> tuple[RenderableType, RenderableType]:
         if row.progress is not None:
             return _long_work(row.progress, now - row.at)
-        style = (
-            "red" if row.state is HostActivity.FAILED else "dim" if row.state is HostActivity.WAITING else ""
-        )
         seconds = (
             duration(now - row.since) if row.state is HostActivity.WORKING and now - row.since >= 1 else ""
         )
-        return Text(row.text, style=style), Text(seconds, style="dim")
+        return Text(row.text, style=row.state.value), Text(seconds, style="dim")
 
 
 def _long_work(state: events.Progress, old_s: float) -> tuple[RenderableType, RenderableType]:
