@@ -7,6 +7,7 @@ no secret: findings and results come from events, from which the runner has take
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -133,7 +134,7 @@ def _cut(finding: Finding) -> Finding:
         *(
             # JSON cannot have lone surrogates; what is long is cut before it is cleaned, which takes time.
             for_terminal(text[: 4 * LONGEST_TEXT])[:LONGEST_TEXT]
-            for text in (finding.id, finding.severity, finding.host, finding.what, finding.why, finding.fix)
+            for text in astuple(finding)
         )
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from headfirst.control.run import events
@@ -108,20 +109,13 @@ class Translator:
 
     def _findings(self, data: dict[str, Any], result: dict[str, Any]) -> Iterator[events.Event]:
         host = data["host"]
-        raw_findings = findings(result) if data.get("task_action") in _FINDS else []
-        if raw_findings:
-            reported = tuple(
-                events.Finding(
-                    id=str(item.get("id") or ""),
-                    severity=str(item["severity"]),
-                    host=str(item.get("host") or host),
-                    what=str(item.get("what") or ""),
-                    why=str(item.get("why") or ""),
-                    fix=str(item.get("fix") or ""),
-                )
-                for item in raw_findings
-            )
-            yield events.FindingsReported(self.stage, host, reported)
+        if data.get("task_action") in _FINDS and (reported := findings(result)):
+            yield events.FindingsReported(self.stage, host, tuple(_finding(item, host) for item in reported))
+
+
+def _finding(item: dict[str, Any], host: str) -> events.Finding:
+    texts = {field.name: str(item.get(field.name) or "") for field in fields(events.Finding)}
+    return events.Finding(**{**texts, "host": texts["host"] or host})
 
 
 def published(event: dict[str, Any]) -> dict[str, Any]:

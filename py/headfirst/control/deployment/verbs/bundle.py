@@ -101,8 +101,7 @@ def bundle(options: BundleOptions, reporter: Reporter) -> WrittenBundle:
         title, install = f"Install {', '.join(missing)} on this machine", partial(machine.install, missing)
         run_jobs(reporter, "packages", title, {"apt-get": install}, unit="%")
     jobs = _image_jobs(cluster, plan) | _package_jobs(cluster, hosts, values)
-    jobs |= _wheel_jobs(hosts)
-    jobs |= weight_jobs(needs)
+    jobs |= {"wheels": partial(_wheels, hosts)} | weight_jobs(needs)
     done, _ = run_jobs(reporter, "collect", "Collect images, packages and wheels", jobs)
     collected = _joined(done.values())
     write = partial(_write, options, collected, needs, older)
@@ -215,16 +214,13 @@ def _package_jobs(cluster: Cluster, hosts: HostSystems, values: Mapping[str, Any
     return {f"packages of {system}": partial(collect, system) for system in hosts.systems}
 
 
-def _wheel_jobs(hosts: HostSystems) -> dict[str, Job]:
-    def collect(advance: JobAdvance) -> Collected:
-        folder = cache_dir("bundle", "wheels")
-        files = {f"controller/{name}": item for name, item in wheels.controller(folder, advance).items()}
-        for python in sorted({RELEASES[system].python for system in hosts.systems}):
-            tools = wheels.node_tools(folder / python, python, advance)
-            files |= {f"wheels/{python}/{name}": item for name, item in tools.items()}
-        return Collected(files, [])
-
-    return {"wheels": collect}
+def _wheels(hosts: HostSystems, advance: JobAdvance) -> Collected:
+    folder = cache_dir("bundle", "wheels")
+    files = {f"controller/{name}": item for name, item in wheels.controller(folder, advance).items()}
+    for python in sorted({RELEASES[system].python for system in hosts.systems}):
+        tools = wheels.node_tools(folder / python, python, advance)
+        files |= {f"wheels/{python}/{name}": item for name, item in tools.items()}
+    return Collected(files, [])
 
 
 def weight_jobs(needs: BundleNeeds) -> dict[str, Job]:

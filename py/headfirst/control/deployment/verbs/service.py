@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from typing import Any, Literal
 
 import httpx
@@ -127,11 +127,9 @@ def last_start(cluster: Cluster, service: Service) -> float | None:
     return state.start_seconds * len(service.replicas) if state and state.start_seconds else None
 
 
-@contextmanager
-def watch(cluster: Cluster, chosen: str | None = None) -> Iterator[ReplicaWatch]:
+def watch(cluster: Cluster, chosen: str | None = None) -> AbstractContextManager[ReplicaWatch]:
     """The replicas and their ranks, for as many readings as needed."""
-    with closing(ReplicaWatch(_targets(cluster, chosen))) as watcher:
-        yield watcher
+    return closing(ReplicaWatch(_targets(cluster, chosen)))
 
 
 def _targets(cluster: Cluster, chosen: str | None) -> list[ReplicaTarget]:
