@@ -6,6 +6,7 @@ that are not drawn one by one, and `notes` states it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeVar
 
@@ -328,7 +329,7 @@ def _network(service: PlannedService, replica: PlannedReplica) -> list[str]:
     """What carries the collectives between hosts; hosts are counted where they differ."""
     if len(replica.nodes) < 2:
         return []
-    ways: dict[str, int] = {}
+    ways: Counter[str] = Counter()
     for node in replica.nodes:
         network = node.network
         nic = f"interface {network.nic}" if network.nic else "the engine's choice of interface"
@@ -339,7 +340,7 @@ def _network(service: PlannedService, replica: PlannedReplica) -> list[str]:
             way = f"RDMA {network.hca.removeprefix('=')}{gid}, {nic}"
         else:
             way = f"NCCL's choice of network, {nic}"
-        ways[way] = ways.get(way, 0) + 1
+        ways[way] += 1
     if len(ways) == 1:
         return [f"collectives: {next(iter(ways))}"]
     return _many([f"collectives, {count} hosts: {way}" for way, count in ways.items()], "kinds")

@@ -7,6 +7,7 @@ take before the decode replicas of their service.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -72,10 +73,7 @@ class _Claims:
 
 def divide(groups: Sequence[Members]) -> tuple[Service, ...]:
     """Services with their replicas. Raises InputError where hosts or GPUs cannot be divided as written."""
-    times: dict[str, int] = {}
-    for group in groups:
-        for host in group.hosts:
-            times[host.name] = times.get(host.name, 0) + 1
+    times = Counter(host.name for group in groups for host in group.hosts)
     claims = _Claims()
     services = tuple(_service(group, times, claims) for group in groups)
     _refuse_idle_hosts(groups, services)

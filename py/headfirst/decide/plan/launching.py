@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -78,12 +79,11 @@ class Launching:
         service, layout = self.service, self.layout
         self.image = engine_image(service, self.engine)
         # Ranks of this cluster on each host, for the cores that each computes on.
-        self._ranks_on: dict[str, int] = {}
+        self._ranks_on: Counter[str] = Counter()
         for replica in service.replicas:
-            for place in replica.places:
-                on = max(1, layout.world // len(replica.places))
-                self._ranks_on[place.host.name] = self._ranks_on.get(place.host.name, 0) + on
-        self._cores_given: dict[str, int] = {}
+            for host in replica.hosts:
+                self._ranks_on[host.name] += max(1, layout.world // len(replica.places))
+        self._cores_given: Counter[str] = Counter()
         self._ranks = {replica.index: self._ranks_of(replica) for replica in service.replicas}
 
     def replica(self, replica: Replica) -> types.PlannedReplica:
@@ -253,8 +253,8 @@ class Launching:
     def _cores(self, place: Place, nodes: int) -> tuple[str, ...]:
         """The cores of each rank of this place; ranks of other replicas on the host have others."""
         name, here = place.host.name, max(1, self.layout.world // nodes)
-        first = self._cores_given.get(name, 0)
-        self._cores_given[name] = first + here
+        first = self._cores_given[name]
+        self._cores_given[name] += here
         return hardware.core_lists(place.host, self._ranks_on[name])[first : first + here]
 
     def _node(self, rank: _RankLaunch, name: str, folder: str) -> types.Node:

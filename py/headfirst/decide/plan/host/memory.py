@@ -6,6 +6,7 @@ What is estimated beside them (Python, CUDA's context, NCCL's buffers) refuses n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -157,11 +158,11 @@ def _about(folder: KeptFolder) -> str:
 
 def of_hosts(pools: Iterable[tuple[Service, types.HostMemory | None]]) -> int:
     """Bytes that the ranks of a service keep on the host that has most of them."""
-    sums: dict[str, int] = {}
+    sums: Counter[str] = Counter()
     for service, memory in pools:
         for replica in service.replicas if memory else ():
             for host in replica.hosts:
-                sums[host.name] = sums.get(host.name, 0) + (memory.bytes if memory else 0)
+                sums[host.name] += memory.bytes if memory else 0
     return max(sums.values(), default=0)
 
 
@@ -205,10 +206,9 @@ def _too_much(
     room -= gpus * RANK_BYTES + len(ranks) * memory_bytes(configured.settings.shm_size)
     rest = room // same - largest.bytes
     value = lever.largest(rest + largest.terms.get(lever.term, 0)) if lever else ""
-    terms: dict[str, int] = {}
+    terms: Counter[str] = Counter()
     for _, host_memory in ranks:
-        for what, size in host_memory.terms.items() if not host_memory.lowered else ():
-            terms[what] = terms.get(what, 0) + size
+        terms.update({} if host_memory.lowered else host_memory.terms)
     title = engines.get(service.engine, service.engine_version).title
     free = largest.keeps_free_bytes
     memory, known = memory_text(host.memory_bytes or _MOST), bool(host.memory_bytes)
