@@ -23,7 +23,6 @@ class Answers:
     support: Any
     image: str = ""
     cuda: str = ""
-    nccl: str = ""
     unanswered: Mapping[str, str] = field(default_factory=dict)
     guessed: bool = False
 

@@ -180,12 +180,8 @@ def _node(rank: int, file: LogFile, log: Sequence[Line], of: Subject, serves: bo
     """A log as that of a rank, which has ended where it names an error and nothing serves."""
     failed = any(of.log.any_error.search(of.log.plain(line.text)) for line in log)
     container = RankContainer(
-        *("", "", "", (), "1 line" if file.lines == 1 else f"{file.lines:,} lines"),
+        status="1 line" if file.lines == 1 else f"{file.lines:,} lines",
         running=serves or not failed,
-        exit_code=None,
-        oom_killed=False,
-        error="",
-        restarts=0,
         created_at=log[0].at,
         started_at=log[0].at,
         finished_at=log[-1].at,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
@@ -76,13 +76,12 @@ def of_log(engine: Engine, planned: Mapping[str, float], lines: Iterable[Line], 
                 found[name] = found.get(name, 0.0) + value if name == "graphs_gib" else value
         if rules.ready.search(text):
             break
+    figures = [
+        Figure(name=name, unit=unit, measured=found[key], planned=planned.get(key))
+        for key, (name, unit) in _FIGURES.items()
+        if key in found
+    ]
     ended = start[-1].at if start else began
     seconds = phases(rules, start, began, ended)
     # Of a log without stages nothing is known but its end.
-    return Measured(figures=list(_compared(found, planned)), seconds=seconds if len(seconds) > 1 else {})
-
-
-def _compared(found: Mapping[str, float], planned: Mapping[str, float]) -> Iterator[Figure]:
-    for key, (name, unit) in _FIGURES.items():
-        if key in found:
-            yield Figure(name=name, unit=unit, measured=found[key], planned=planned.get(key))
+    return Measured(figures=figures, seconds=seconds if len(seconds) > 1 else {})

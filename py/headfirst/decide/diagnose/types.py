@@ -22,23 +22,23 @@ class HttpAnswer(NamedTuple):
 class RankContainer:
     """A rank's container. Times are seconds since 1970 by the controller's clock; 0.0: never.
 
-    `exit_code` is None where only a log is known.
+    What has a default is not known where only a log is.
     `cuda` is the version of CUDA in its image, "" where the image names none.
     """
 
-    id: str
-    image: str
-    image_id: str
-    argv: tuple[str, ...]
     status: str
     running: bool
-    exit_code: int | None
-    oom_killed: bool
-    error: str
-    restarts: int
     created_at: float
     started_at: float
     finished_at: float
+    id: str = ""
+    image: str = ""
+    image_id: str = ""
+    argv: tuple[str, ...] = ()
+    exit_code: int | None = None
+    oom_killed: bool = False
+    error: str = ""
+    restarts: int = 0
     log: tuple[Line, ...] = ()
     earlier: tuple[Line, ...] = ()  # the end of the runs before this one
     cuda: str = ""

@@ -90,7 +90,6 @@ def of_document(document: Any, engine: str, *, where: str, image: str = "") -> A
         support=snapshot(engine).support if support is None else support,
         image=image,
         cuda=told.cuda or "",
-        nccl=told.nccl or "",
         unanswered=told.unanswered,
         guessed=told.options is None or told.support is None,
     )
