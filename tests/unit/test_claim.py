@@ -56,21 +56,17 @@ def cluster_of(path: Path, limit: str | None = None) -> Cluster:
     return load([path], (), limit)
 
 
-@pytest.fixture
-def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostRecords:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "controller1"))
-    return HostRecords(tmp_path / "hosts", monkeypatch)
-
-
-class Site:
-    """Inventories in a folder, and the controllers that use them."""
+class Site(HostRecords):
+    """Inventories in a folder, the controllers that use them, and the hosts."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder = folder
+        super().__init__(folder / "hosts", monkeypatch)
+        self.home = folder
         self.monkeypatch = monkeypatch
+        self.controller("controller1")
 
     def inventory(self, name: str, *hosts: str, head: int = 11) -> Path:
-        path = self.folder / name
+        path = self.home / name
         path.parent.mkdir(parents=True, exist_ok=True)
         workers = "\n".join(
             f"{host} ansible_host=192.0.2.{head + number} gpus=8 gpu=A100-80G"
@@ -80,12 +76,18 @@ class Site:
         return path
 
     def controller(self, name: str) -> None:
-        self.monkeypatch.setenv("XDG_STATE_HOME", str(self.folder / name))
+        self.monkeypatch.setenv("XDG_STATE_HOME", str(self.home / name))
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     return Site(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def path(site: Site) -> Path:
+    """The inventory of the hosts a, the head, and b."""
+    return site.inventory("hosts.ini", "a", "b")
 
 
 def options(path: Path, **fields: Any) -> RunOptions:
@@ -105,12 +107,12 @@ def claim(path: Path, reporter: Any = QUIET) -> ClaimedCluster:
         return held
 
 
-def test_the_first_run_makes_hosts_its_own(hosts: HostRecords, site: Site) -> None:
+def test_the_first_run_makes_hosts_its_own(site: Site) -> None:
     prod = site.inventory("prod/hosts.ini", "a", "b")
     with up(prod) as held:
         for host in "ab":
-            assert (hosts.record(host, "/run/headfirst/lock.json") or {})["verb"] == "up"
-            owner = hosts.record(host) or {}
+            assert (site.record(host, "/run/headfirst/lock.json") or {})["verb"] == "up"
+            owner = site.record(host) or {}
             assert owner["id"] == held.id
             assert (owner["cluster"], owner["service"], owner["head"]) == (
                 "hosts",
@@ -118,48 +120,46 @@ def test_the_first_run_makes_hosts_its_own(hosts: HostRecords, site: Site) -> No
                 "192.0.2.11",
             )
             assert re.fullmatch(r".+@.+", owner["who"])
-    assert hosts.record("a", "/run/headfirst/lock.json") is None
-    assert hosts.record("b", "/etc/headfirst/credentials.json") is None
-    on_head = hosts.file("a", "/etc/headfirst/credentials.json")
+    assert site.record("a", "/run/headfirst/lock.json") is None
+    assert site.record("b", "/etc/headfirst/credentials.json") is None
+    on_head = site.file("a", "/etc/headfirst/credentials.json")
     assert on_head.read_text() == secrets.credentials_file(cluster_of(prod)).read_text()
     assert on_head.stat().st_mode & 0o777 == 0o600
     assert claim(prod).secrets == held.secrets
 
 
-def test_another_cluster_is_refused_before_anything_is_changed(hosts: HostRecords, site: Site) -> None:
+def test_another_cluster_is_refused_before_anything_is_changed(site: Site) -> None:
     first = claim(site.inventory("prod/hosts.ini", "a", "b"))
     test = site.inventory("test/other.ini", "c", "b", head=21)
     with pytest.raises(NotReadyError) as caught:
         claim(test)
     error = caught.value
-    owner = hosts.record("b") or {}
+    owner = site.record("b") or {}
     assert (error.exit_code, error.where) == (3, "b")
     for part in ("cluster hosts", "DeepSeek-R1", owner["who"], owner["since"]):
         assert part in error.what
     assert f"deploy release {test} --limit b --cluster hosts" in str(error.hint)
-    assert f"deploy down {site.folder / 'prod/hosts.ini'}" in str(error.hint)
-    assert hosts.record("c") is None
+    assert f"deploy down {site.home / 'prod/hosts.ini'}" in str(error.hint)
+    assert site.record("c") is None
     assert owner["id"] == first.id
     assert identity.existing(cluster_of(test)) is None
-    assert hosts.record("c", "/run/headfirst/lock.json") is None
+    assert site.record("c", "/run/headfirst/lock.json") is None
 
 
-def test_the_same_file_name_elsewhere_on_the_same_controller_is_another_cluster(
-    hosts: HostRecords, site: Site
-) -> None:
+def test_the_same_file_name_elsewhere_on_the_same_controller_is_another_cluster(site: Site) -> None:
     claim(site.inventory("prod/hosts.ini", "a"))
     with pytest.raises(NotReadyError, match="belongs to cluster hosts"):
         claim(site.inventory("test/hosts.ini", "a"))
 
 
-def test_an_inventory_that_was_moved_is_the_same_cluster(hosts: HostRecords, site: Site) -> None:
+def test_an_inventory_that_was_moved_is_the_same_cluster(site: Site) -> None:
     first = claim(site.inventory("prod/hosts.ini", "a"))
-    (site.folder / "prod").rename(site.folder / "moved")
-    again = claim(site.folder / "moved/hosts.ini")
+    (site.home / "prod").rename(site.home / "moved")
+    again = claim(site.home / "moved/hosts.ini")
     assert (again.id, again.secrets) == (first.id, first.secrets)
 
 
-def test_a_second_controller_adopts_id_and_credentials(hosts: HostRecords, site: Site) -> None:
+def test_a_second_controller_adopts_id_and_credentials(site: Site) -> None:
     first = claim(site.inventory("hosts.ini", "a", "b"))
     site.controller("controller2")
     second = claim(site.inventory("copy/hosts.ini", "a", "b"))
@@ -167,15 +167,14 @@ def test_a_second_controller_adopts_id_and_credentials(hosts: HostRecords, site:
     assert secrets.existing(second.cluster) == first.secrets
 
 
-def test_a_second_controller_with_another_head_is_another_cluster(hosts: HostRecords, site: Site) -> None:
+def test_a_second_controller_with_another_head_is_another_cluster(site: Site) -> None:
     claim(site.inventory("hosts.ini", "a", "b"))
     site.controller("controller2")
     with pytest.raises(NotReadyError, match="belongs to cluster hosts"):
         claim(site.inventory("copy/hosts.ini", "b", "a", head=12))
 
 
-def test_verbs_that_only_read_get_the_credentials_from_the_head(hosts: HostRecords, site: Site) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_verbs_that_only_read_get_the_credentials_from_the_head(site: Site, path: Path) -> None:
     first = claim(path)
     site.controller("controller2")
     assert known_credentials(cluster_of(path)) == first.secrets
@@ -183,31 +182,28 @@ def test_verbs_that_only_read_get_the_credentials_from_the_head(hosts: HostRecor
     assert current_credentials(cluster_of(path)) == first.secrets
     assert secrets.existing(cluster_of(path)) == first.secrets
     site.controller("controller4")
-    hosts.silent.add("a")
+    site.silent.add("a")
     assert known_credentials(cluster_of(path)) is None
     assert secrets.existing(cluster_of(path)) is None
 
 
-def test_a_head_that_was_reinstalled_gets_the_credentials_again(hosts: HostRecords, site: Site) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_a_head_that_was_reinstalled_gets_the_credentials_again(site: Site, path: Path) -> None:
     first = claim(path)
     for name in ("owner.json", "credentials.json"):
-        hosts.file("a", f"/etc/headfirst/{name}").unlink()
+        site.file("a", f"/etc/headfirst/{name}").unlink()
     again = claim(path)
     assert (again.id, again.secrets) == (first.id, first.secrets)
-    assert hosts.record("a", "/etc/headfirst/credentials.json")
+    assert site.record("a", "/etc/headfirst/credentials.json")
 
 
-def test_a_worker_that_was_reinstalled_is_taken_again(hosts: HostRecords, site: Site) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_a_worker_that_was_reinstalled_is_taken_again(site: Site, path: Path) -> None:
     first = claim(path)
-    hosts.file("b", "/etc/headfirst/owner.json").unlink()
+    site.file("b", "/etc/headfirst/owner.json").unlink()
     claim(path)
-    assert (hosts.record("b") or {})["id"] == first.id
+    assert (site.record("b") or {})["id"] == first.id
 
 
-def test_the_credentials_of_the_head_win_and_a_sentence_reports_it(hosts: HostRecords, site: Site) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_the_credentials_of_the_head_win_and_a_sentence_reports_it(path: Path) -> None:
     first = claim(path)
     secrets.save(cluster_of(path), secrets.Secrets())
     notices = Warnings()
@@ -218,10 +214,9 @@ def test_the_credentials_of_the_head_win_and_a_sentence_reports_it(hosts: HostRe
     assert first.secrets.engine_api_key not in notices.texts[0]
 
 
-def test_credentials_of_a_head_that_hold_a_template_are_refused(hosts: HostRecords, site: Site) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_credentials_of_a_head_that_hold_a_template_are_refused(site: Site, path: Path) -> None:
     claim(path)
-    file = hosts.file("a", "/etc/headfirst/credentials.json")
+    file = site.file("a", "/etc/headfirst/credentials.json")
     evil = {**json.loads(file.read_text()), "engine_api_key": "{{ lookup('pipe', 'touch /tmp/owned') }}"}
     file.write_text(json.dumps(evil))
     with pytest.raises(HeadfirstError, match="engine_api_key") as caught:
@@ -231,11 +226,10 @@ def test_credentials_of_a_head_that_hold_a_template_are_refused(hosts: HostRecor
 
 @pytest.mark.parametrize("left", ["", "{", "[1]", '{"id": "x"}', '{"id": "\u001b[2J"}', "\0" * 100])
 def test_an_owner_record_that_cannot_be_read_is_refused_and_can_be_released(
-    hosts: HostRecords, site: Site, left: str
+    site: Site, path: Path, left: str
 ) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
     claim(path)
-    hosts.file("b", "/etc/headfirst/owner.json").write_text(left)
+    site.file("b", "/etc/headfirst/owner.json").write_text(left)
     with pytest.raises(NotReadyError, match="cannot be read") as caught:
         claim(path)
     assert "--limit b --cluster unknown" in str(caught.value)
@@ -243,13 +237,12 @@ def test_an_owner_record_that_cannot_be_read_is_refused_and_can_be_released(
     claim(path)
 
 
-def test_a_second_run_is_refused_with_who_and_since(hosts: HostRecords, site: Site) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_a_second_run_is_refused_with_who_and_since(site: Site, path: Path) -> None:
     with up(path):
-        lock = hosts.record("a", "/run/headfirst/lock.json") or {}
+        lock = site.record("a", "/run/headfirst/lock.json") or {}
         with pytest.raises(NotReadyError) as caught:
             claim(path)
-        assert hosts.record("a", "/run/headfirst/lock.json") == lock
+        assert site.record("a", "/run/headfirst/lock.json") == lock
     assert caught.value.where == "a"
     for part in ("`deploy up`", "cluster hosts", lock["holder"], f"process {os.getpid()}", lock["since"]):
         assert part in caught.value.what
@@ -257,22 +250,19 @@ def test_a_second_run_is_refused_with_who_and_since(hosts: HostRecords, site: Si
     claim(path)
 
 
-def test_a_lock_on_one_host_gives_the_others_back(hosts: HostRecords, site: Site) -> None:
+def test_a_lock_on_one_host_gives_the_others_back(site: Site) -> None:
     first = site.inventory("first.ini", "b")
     second = site.inventory("second.ini", "a", "b", "c", head=31)
     with run_lock(cluster_of(first), options(first), "check --comm", QUIET):
         with pytest.raises(NotReadyError, match="check --comm") as caught:
             claim(second)
         assert caught.value.where == "b"
-        assert hosts.record("a", "/run/headfirst/lock.json") is None
-        assert hosts.record("c", "/run/headfirst/lock.json") is None
+        assert site.record("a", "/run/headfirst/lock.json") is None
+        assert site.record("c", "/run/headfirst/lock.json") is None
 
 
-def test_a_second_run_waits_when_it_is_asked_to(
-    hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_run_waits_when_it_is_asked_to(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "_ASK_AGAIN_S", 0.2)
-    path = site.inventory("hosts.ini", "a", "b")
     started, finish, done = threading.Event(), threading.Event(), []
 
     def first() -> None:
@@ -298,8 +288,7 @@ def test_a_second_run_waits_when_it_is_asked_to(
 
 
 @pytest.mark.parametrize("how", ["pid", "started", "expired"])
-def test_the_lock_of_a_run_that_is_gone_is_taken_over(hosts: HostRecords, site: Site, how: str) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_the_lock_of_a_run_that_is_gone_is_taken_over(site: Site, path: Path, how: str) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     change: dict[str, Any] = {
@@ -310,48 +299,43 @@ def test_the_lock_of_a_run_that_is_gone_is_taken_over(hosts: HostRecords, site: 
     with up(path):
         locks = {}
         for host in "ab":
-            file = hosts.file(host, "/run/headfirst/lock.json")
+            file = site.file(host, "/run/headfirst/lock.json")
             locks[file] = {**json.loads(file.read_text()), "token": "dead", **change}
     for file, lock in locks.items():
         file.write_text(json.dumps(lock))
     claim(path)
-    assert hosts.record("a", "/run/headfirst/lock.json") is None
+    assert site.record("a", "/run/headfirst/lock.json") is None
 
 
-def test_the_lock_of_another_controller_stays_until_its_lease_ends(hosts: HostRecords, site: Site) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_the_lock_of_another_controller_stays_until_its_lease_ends(site: Site, path: Path) -> None:
     with up(path):
-        file = hosts.file("a", "/run/headfirst/lock.json")
+        file = site.file("a", "/run/headfirst/lock.json")
         lock = {**json.loads(file.read_text()), "token": "dead", "controller": "another", "pid": 1}
     file.write_text(json.dumps(lock))
     with pytest.raises(NotReadyError, match="another run"):
         claim(path)
 
 
-def test_locks_are_released_after_a_failure_and_after_a_signal(hosts: HostRecords, site: Site) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_locks_are_released_after_a_failure_and_after_a_signal(site: Site, path: Path) -> None:
     for error in (NotReadyError("it failed"), KeyboardInterrupt()):
         with pytest.raises(type(error)), up(path):
             raise error
-        assert hosts.record("a", "/run/headfirst/lock.json") is None
+        assert site.record("a", "/run/headfirst/lock.json") is None
     with pytest.raises(SystemExit), up(path):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(10)
-    assert hosts.record("b", "/run/headfirst/lock.json") is None
+    assert site.record("b", "/run/headfirst/lock.json") is None
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_a_run_that_lost_its_lock_ends(
-    hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_lost_its_lock_ends(site: Site, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "RENEW_EVERY_S", 0.2)
-    path = site.inventory("hosts.ini", "a", "b")
     with pytest.raises(NotReadyError, match="took the lock over") as caught, up(path):
-        file = hosts.file("b", "/run/headfirst/lock.json")
+        file = site.file("b", "/run/headfirst/lock.json")
         file.write_text(json.dumps({**json.loads(file.read_text()), "token": "bb"}))
         time.sleep(30)
     assert caught.value.where == "b"
-    assert (hosts.record("b", "/run/headfirst/lock.json") or {})["token"] == "bb"
+    assert (site.record("b", "/run/headfirst/lock.json") or {})["token"] == "bb"
 
 
 @pytest.fixture
@@ -370,17 +354,16 @@ def sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def test_a_controller_that_slept_stops_before_the_next_stage(
-    hosts: HostRecords, site: Site, sleep: Callable[[float], None]
+    site: Site, path: Path, sleep: Callable[[float], None]
 ) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
     reached = False
     with pytest.raises(NotReadyError, match="took the lock over") as caught, up(path) as first:
-        file = hosts.file("b", "/run/headfirst/lock.json")
+        file = site.file("b", "/run/headfirst/lock.json")
         file.write_text(json.dumps({**json.loads(file.read_text()), "ends": 1.0}))
         other = {**json.loads(file.read_text()), "token": "bb"}
         (access,) = [one for one in first.lease.hosts if one.host == "b"]
-        assert hosts.ask(access, "take", lock=other, lease_s=600)["taken"]
-        hosts.ask(access, "release", token="bb")
+        assert site.ask(access, "take", lock=other, lease_s=600)["taken"]
+        site.ask(access, "release", token="bb")
         sleep(3600.0)
         first.lease.confirm()
         reached = True
@@ -390,94 +373,88 @@ def test_a_controller_that_slept_stops_before_the_next_stage(
 
 @pytest.mark.parametrize(("asleep_s", "lost"), [(300.0, False), (3600.0, True)])
 def test_a_host_that_rebooted_counts_the_time_since_its_last_renewal(
-    hosts: HostRecords, site: Site, sleep: Callable[[float], None], asleep_s: float, lost: bool
+    site: Site, path: Path, sleep: Callable[[float], None], asleep_s: float, lost: bool
 ) -> None:
     """Its lock is gone; another run may have had it once the lease, of ten minutes, had ended."""
-    path = site.inventory("hosts.ini", "a", "b")
     with contextlib.suppress(NotReadyError), up(path) as first:
         for name in ("lock.json", "taker"):
-            hosts.file("b", f"/run/headfirst/{name}").unlink()
+            site.file("b", f"/run/headfirst/{name}").unlink()
         sleep(asleep_s)
         first.lease.confirm()
     assert (first.lease.lost is not None) is lost
 
 
 def test_the_lease_is_renewed_and_a_silent_host_does_not_end_the_run(
-    hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch
+    site: Site, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "RENEW_EVERY_S", 0.1)
-    path = site.inventory("hosts.ini", "a", "b")
 
     def ends() -> float:
-        return float((hosts.record("a", "/run/headfirst/lock.json") or {})["ends"])
+        return float((site.record("a", "/run/headfirst/lock.json") or {})["ends"])
 
     with up(path):
         before = ends()
-        hosts.silent.add("b")
+        site.silent.add("b")
         deadline = time.monotonic() + 30
-        while hosts.asked.count(("b", "renew")) < 2 or ends() <= before:
+        while site.asked.count(("b", "renew")) < 2 or ends() <= before:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        hosts.silent.clear()
+        site.silent.clear()
 
 
-def test_hosts_that_do_not_answer_are_all_named(hosts: HostRecords, site: Site) -> None:
+def test_hosts_that_do_not_answer_are_all_named(site: Site) -> None:
     path = site.inventory("hosts.ini", "a", "b", "c", "d")
-    hosts.silent |= {"b", "d"}
+    site.silent |= {"b", "d"}
     with pytest.raises(NotReadyError) as caught:
         claim(path)
     assert caught.value.where == "b"
     assert "d: the host does not answer" in str(caught.value.hint)
-    assert hosts.record("a", "/run/headfirst/lock.json") is None
+    assert site.record("a", "/run/headfirst/lock.json") is None
 
 
-def test_limit_narrows_what_is_locked(hosts: HostRecords, site: Site) -> None:
+def test_limit_narrows_what_is_locked(site: Site) -> None:
     path = site.inventory("hosts.ini", "a", "b", "c")
     claim(path)
-    hosts.silent.add("c")
+    site.silent.add("c")
     with up(path, limit="all:!c"):
-        assert hosts.record("b", "/run/headfirst/lock.json")
+        assert site.record("b", "/run/headfirst/lock.json")
     with up(path, limit="b"):
-        assert hosts.record("a", "/run/headfirst/lock.json") is None
+        assert site.record("a", "/run/headfirst/lock.json") is None
 
 
-def test_limit_without_the_head_needs_credentials_here(hosts: HostRecords, site: Site) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_limit_without_the_head_needs_credentials_here(site: Site, path: Path) -> None:
     claim(path)
     site.controller("controller2")
     with pytest.raises(NotReadyError, match="leaves out the head"), up(path, limit="b"):
         pass
 
 
-def test_release_by_the_owner(hosts: HostRecords, site: Site) -> None:
+def test_release_by_the_owner(site: Site) -> None:
     prod = site.inventory("prod.ini", "a", "b")
     claim(prod)
     assert list(release(options(prod), None).hosts) == ["a", "b"]
-    assert hosts.record("a") is None
+    assert site.record("a") is None
     other = claim(site.inventory("other.ini", "b"))
     done = release(options(prod), None)
     assert not done.hosts
     assert {host: owner.id for host, owner in done.foreign.items()} == {"b": other.id}
 
 
-def test_release_by_another_cluster_names_the_owner(hosts: HostRecords, site: Site) -> None:
+def test_release_by_another_cluster_names_the_owner(site: Site) -> None:
     claim(site.inventory("prod.ini", "a", "b"))
     other = site.inventory("other.ini", "c", "b", head=21)
     with pytest.raises(InputError, match="named wrong") as caught:
         release(options(other), "wrong")
     assert "prod" in str(caught.value.hint)
     assert not release(options(other), None).hosts
-    assert hosts.record("b")
+    assert site.record("b")
     assert list(release(options(other), "prod").hosts) == ["b"]
     mine = claim(other)
-    assert (hosts.record("b") or {})["id"] == mine.id
-    assert (hosts.record("a") or {})["cluster"] == "prod"
+    assert (site.record("b") or {})["id"] == mine.id
+    assert (site.record("a") or {})["cluster"] == "prod"
 
 
-def test_a_released_head_keeps_its_credentials_for_the_next_controller(
-    hosts: HostRecords, site: Site
-) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_a_released_head_keeps_its_credentials_for_the_next_controller(site: Site, path: Path) -> None:
     first = claim(path)
     release(options(path), None)
     site.controller("controller2")
@@ -485,14 +462,13 @@ def test_a_released_head_keeps_its_credentials_for_the_next_controller(
     assert (second.id, second.secrets) == (first.id, first.secrets)
 
 
-def test_release_waits_for_a_run(hosts: HostRecords, site: Site) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_release_waits_for_a_run(site: Site, path: Path) -> None:
     with up(path), pytest.raises(NotReadyError, match="another run"):
         release(options(path), None)
-    assert hosts.record("a")
+    assert site.record("a")
 
 
-def test_down_leaves_hosts_of_other_clusters_alone(hosts: HostRecords, site: Site) -> None:
+def test_down_leaves_hosts_of_other_clusters_alone(site: Site) -> None:
     prod = site.inventory("prod.ini", "a", "b")
     claim(prod)
     other = site.inventory("other.ini", "c", "b", head=21)
@@ -503,21 +479,18 @@ def test_down_leaves_hosts_of_other_clusters_alone(hosts: HostRecords, site: Sit
         target(options(site.inventory("third.ini", "b")))
 
 
-def test_check_mode_refuses_a_foreign_host_and_writes_nothing(hosts: HostRecords, site: Site) -> None:
+def test_check_mode_refuses_a_foreign_host_and_writes_nothing(site: Site) -> None:
     claim(site.inventory("prod.ini", "a"))
     other = site.inventory("other.ini", "a", head=21)
     with pytest.raises(NotReadyError, match="belongs to cluster prod"):
         claims.peek(cluster_of(other))
     free = site.inventory("free.ini", "b", head=31)
     assert claims.peek(cluster_of(free)) is None
-    assert hosts.record("b") is None
+    assert site.record("b") is None
     assert secrets.existing(cluster_of(free)) is None
 
 
-def test_a_change_of_credentials_reaches_the_head_first(
-    hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = site.inventory("hosts.ini", "a", "b")
+def test_a_change_of_credentials_reaches_the_head_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def die(cluster: Cluster, wanted: secrets.Secrets) -> None:
         raise KeyboardInterrupt
