@@ -14,6 +14,7 @@ import typer
 import typer.main
 from headfirst.control.cli.app import app
 from headfirst.control.cli.main import main
+from typer.testing import CliRunner
 
 _DEPLOY: Any = typer.main.get_command(app)
 
@@ -43,6 +44,20 @@ def deploy(*words: str, cwd: Path | None = None, **environment: str) -> Ended:
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
     return Ended(code, *(stream.buffer.getvalue().decode() for stream in (out, error)))  # type: ignore[attr-defined]
+
+
+def succeeds(*words: object) -> str:
+    """What a verb prints that ends well."""
+    done = CliRunner().invoke(app, [*map(str, words)])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.output
+
+
+def refused(*words: object) -> BaseException:
+    """What a verb raises."""
+    error = CliRunner().invoke(app, [*map(str, words)]).exception
+    assert error is not None
+    return error
 
 
 def parsed(words: list[str], *, complete: bool = True) -> None:

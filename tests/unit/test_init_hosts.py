@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import refused, succeeds
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.cli import init as init_verb
-from headfirst.control.cli.app import app
 from headfirst.control.deployment.hosts.probe import lacks_facts, with_facts
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.verbs import init
@@ -24,7 +24,6 @@ from headfirst.control.inventory.template import Answers, HostAddress, render_in
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.host import network
 from recorded_hosts import facts
-from typer.testing import CliRunner
 
 # The address of the recorded host hgx-a100-roce; a second host of the shape has it replaced by its own.
 RECORDED = "192.168.5.4"
@@ -61,9 +60,8 @@ def ask_recorded(monkeypatch: pytest.MonkeyPatch, shapes: list[str], folder: Pat
 def test_the_file_is_complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ask_recorded(monkeypatch, ["hgx-a100-roce"] * 2, tmp_path)
     path = tmp_path / "found.ini"
-    result = CliRunner().invoke(app, ["init", str(path), "--hosts", "n1=192.168.5.4,n2=192.168.5.5"])
-    assert result.exit_code == 0, result.output
-    assert f"deploy models {path}" in result.output
+    printed = succeeds("init", path, "--hosts", "n1=192.168.5.4,n2=192.168.5.5")
+    assert f"deploy models {path}" in printed
     text = path.read_text()
     assert "# 8 × NVIDIA A100-SXM4-80GB, 81920 MiB each; 1 cores; 2015 GiB of memory\nn1 " in text
     cluster = load([path], ["model=/any"])
@@ -72,8 +70,7 @@ def test_the_file_is_complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         ("=mlx5_1,mlx5_2,mlx5_3,mlx5_4", 3)
     ] * 2
     assert not lacks_facts(cluster), text
-    models = CliRunner().invoke(app, ["models", str(path)])
-    assert models.exit_code == 0, models.output
+    succeeds("models", path)
 
 
 def test_what_differs_stands_on_the_hosts_line(tmp_path: Path) -> None:
@@ -90,8 +87,7 @@ def test_what_differs_stands_on_the_hosts_line(tmp_path: Path) -> None:
 def test_hosts_without_gpus_compute_on_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ask_recorded(monkeypatch, ["cpu-only"], tmp_path)
     path = tmp_path / "found.ini"
-    result = CliRunner().invoke(app, ["init", str(path), "--hosts", "n1=192.168.5.4"])
-    assert result.exit_code == 0, result.output
+    succeeds("init", path, "--hosts", "n1=192.168.5.4")
     cluster = load([path], ["model=/any"])
     assert cluster.services[0].settings.engine_device == "cpu"
     assert "no NVIDIA GPU" in path.read_text()
@@ -106,8 +102,7 @@ def test_a_gpu_that_a_flag_names_is_not_replaced_by_cores(
     ask_recorded(monkeypatch, ["cpu-only"], tmp_path)
     path = tmp_path / "found.ini"
     words = ["--hosts", "n1=192.168.5.4", "--gpu", "H100-80G"]
-    result = CliRunner().invoke(app, ["init", str(path), *words])
-    assert result.exit_code == 0, result.output
+    succeeds("init", path, *words)
     cluster = load([path], ["model=/any"])
     assert (cluster.services[0].settings.engine_device, cluster.head.cpu_cores) == ("cuda", None)
 
@@ -115,10 +110,7 @@ def test_a_gpu_that_a_flag_names_is_not_replaced_by_cores(
 def test_a_flag_wins_over_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ask_recorded(monkeypatch, ["hgx-a100-roce"] * 2, tmp_path)
     path = tmp_path / "found.ini"
-    result = CliRunner().invoke(
-        app, ["init", str(path), "--hosts", "n1=192.168.5.4,n2=192.168.5.5", "--hca", "mlx5_9", "--gpus", "4"]
-    )
-    assert result.exit_code == 0, result.output
+    succeeds("init", path, "--hosts", "n1=192.168.5.4,n2=192.168.5.5", "--hca", "mlx5_9", "--gpus", "4")
     head = load([path], ["model=/any"]).head
     assert (head.hca, head.gpus) == ("mlx5_9", 4)
 
@@ -129,8 +121,7 @@ def test_a_host_that_does_not_answer_leaves_no_file(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(init, "probe_hosts", silent)
     path = tmp_path / "found.ini"
-    result = CliRunner().invoke(app, ["init", str(path), "--hosts", "192.0.2.1,192.0.2.2"])
-    assert isinstance(result.exception, NotReadyError)
+    assert isinstance(refused("init", path, "--hosts", "192.0.2.1,192.0.2.2"), NotReadyError)
     assert not path.exists()
 
 
@@ -144,8 +135,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [[], ["--hosts", "localhost"], ["--hosts", "127.0.0.1"]])
 def test_this_machine_is_read_and_written(here: None, tmp_path: Path, words: list[str]) -> None:
     path = tmp_path / "box.ini"
-    result = CliRunner().invoke(app, ["init", str(path), *words])
-    assert result.exit_code == 0, result.output
+    succeeds("init", path, *words)
     assert f"\nnode1 ansible_host={RECORDED} ansible_connection=local\n" in path.read_text()
     head = load([path], ["model=/any"]).head
     assert (head.login.local, head.address, head.gpus, head.gpu) == (True, RECORDED, 8, "A100-80G")
@@ -178,8 +168,7 @@ def test_this_machine_beside_others(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(template, "this_machine", lambda: RECORDED)
     path = tmp_path / "hosts.ini"
     words = ["--host", "mine=localhost", "--host", "192.168.5.5", "--user", "ops", "--gpus", "8"]
-    result = CliRunner().invoke(app, ["init", str(path), *words, "--gpu", "A100-80G"])
-    assert result.exit_code == 0, result.output
+    succeeds("init", path, *words, "--gpu", "A100-80G")
     ranks = load([path], ["model=/any"]).ranks
     assert [(host.name, host.address, host.login.local) for host in ranks] == [
         ("mine", RECORDED, True),
@@ -196,10 +185,10 @@ def test_this_machine_beside_others(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 )
 def test_no_error_names_a_temporary_file(tmp_path: Path, words: list[str]) -> None:
     path = tmp_path / "new" / "box.ini"
-    result = CliRunner().invoke(app, ["init", str(path), *words])
-    assert isinstance(result.exception, InputError)
-    assert str(result.exception.where).startswith(f"{path}:")
-    assert tempfile.gettempdir() not in str(result.exception).replace(str(tmp_path), "")
+    error = refused("init", path, *words)
+    assert isinstance(error, InputError)
+    assert str(error.where).startswith(f"{path}:")
+    assert tempfile.gettempdir() not in str(error).replace(str(tmp_path), "")
 
 
 @pytest.mark.parametrize(
@@ -211,9 +200,9 @@ def test_no_error_names_a_temporary_file(tmp_path: Path, words: list[str]) -> No
     ],
 )
 def test_wrong_hosts_are_refused(tmp_path: Path, text: str, what: str) -> None:
-    result = CliRunner().invoke(app, ["init", str(tmp_path / "x.ini"), "--hosts", text])
-    assert isinstance(result.exception, InputError)
-    assert what in result.exception.what
+    error = refused("init", tmp_path / "x.ini", "--hosts", text)
+    assert isinstance(error, InputError)
+    assert what in error.what
 
 
 def test_names_of_hosts() -> None:
