@@ -86,23 +86,20 @@ def bench(
         timed(service.cluster, options, "bench", workload_label(workload)) as recording,
     ):
         points: list[Point] = []
-        capacity = None
 
         def measure(load: Load) -> Point:
             note_left(recording.begin(str(load)).left_seconds, watcher.note)
             measured = service.run.measure(load)
             recording.end(str(load))
+            points.append(measured)
             return measured
 
-        if workload.promised:
-
-            def keeps(load: Load) -> bool:
-                points.append(measure(load))
-                return not slo.broken(points[-1], workload.promised)
-
-            capacity = slo.search(workload.loads, keeps)
+        capacity = None
+        if promised := workload.promised:
+            capacity = slo.search(workload.loads, lambda load: not slo.broken(measure(load), promised))
         else:
-            points += [measure(load) for load in workload.loads]
+            for load in workload.loads:
+                measure(load)
     result = result_of(service, workload, points, begun)
     where = folder or new_folder("bench", result.subject.names, begun)
     where.mkdir(parents=True, exist_ok=True)

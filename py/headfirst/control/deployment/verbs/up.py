@@ -195,18 +195,14 @@ def _carry_out(
 
 def _measured(cluster: Cluster, plan: Plan) -> dict[str, Measured]:
     """What the start of the first replica of each service measured, where its log has something of it."""
-    access = host_access(cluster)
-    told = {
-        str(service): measured(
-            access[node.host],
-            node.container.name,
-            engines.get(service.engine, service.engine_version),
-            sized.fit.figures,
-        )
-        for service in plan.services
-        for sized, node in [(service.sized(service.replicas[0]), service.replicas[0].nodes[0])]
-    }
-    return {name: figures for name, figures in told.items() if figures.sentence}
+    access, told = host_access(cluster), {}
+    for service in plan.services:
+        replica, engine = service.replicas[0], engines.get(service.engine, service.engine_version)
+        head, expected = replica.nodes[0], service.sized(replica).fit.figures
+        figures = measured(access[head.host], head.container.name, engine, expected)
+        if figures.sentence:
+            told[str(service)] = figures
+    return told
 
 
 def _prepared(options: RunOptions) -> Prepared:
