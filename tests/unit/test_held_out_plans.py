@@ -139,6 +139,7 @@ WRONG: list[tuple[Checkpoint, str, str, str]] = [
         "tensor_parallel=8 | engine_args=--ep-size 1",
         "gives 192, not divisible by the FP8 block",
     ),
+    (known(R1), "2 x 8 x H100-80G", "engine_args=--quantization awq", "quantised with fp8, not with awq"),
     (known(R1), "21 x 8 x H100-80G", "", "with replicas=10"),
     (known(R1), "100 x 8 x H100-80G", "", "replicas=50 serves 50 copies"),
 ]

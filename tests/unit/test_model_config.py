@@ -254,6 +254,16 @@ def test_layers_without_experts(change: dict[str, Any], dense: tuple[int, ...]) 
     assert model.moe.first_dense_layers == (2 if dense == (0, 1) else 1 if dense[:1] == (0,) else 0)
 
 
+BLOCKS = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+
+
+def grouped(form: str, *weights: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A config of compressed-tensors with a group of layers for each of `weights`."""
+    groups = {f"group_{number}": {"weights": one, **more} for number, one in enumerate(weights)}
+    return {"quant_method": "compressed-tensors", "format": form, "config_groups": groups}
+
+
+NVFP4 = {"num_bits": 4, "type": "float", "group_size": 16}
 MODELOPT = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "group_size": 16,
             "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}  # fmt: skip
 
@@ -264,36 +274,19 @@ MODELOPT = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NV
         ({"quant_method": "awq", "bits": 4, "group_size": 128}, "I32", "awq", "awq int4"),
         ({"quant_method": "gptq", "bits": 8, "group_size": -1}, "I32", "gptq", "gptq int8"),
         (
-            {
-                "quant_method": "compressed-tensors",
-                "format": "int-quantized",
-                "config_groups": {
-                    "group_0": {
-                        "weights": {"num_bits": 8, "type": "int"},
-                        "input_activations": {"num_bits": 8, "dynamic": True},
-                    }
-                },
-            },
-            "I8",
-            "compressed-tensors",
-            "compressed-tensors int8",
+            grouped(
+                "int-quantized",
+                {"num_bits": 8, "type": "int"},
+                input_activations={"num_bits": 8, "dynamic": True},
+            ),
+            *("I8", "compressed-tensors", "compressed-tensors int8"),
         ),
         (
-            {
-                "quant_method": "compressed-tensors",
-                "format": "nvfp4-pack-quantized",
-                "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "float", "group_size": 16}}},
-            },
-            "U8",
-            "compressed-tensors",
-            "compressed-tensors nvfp4",
+            grouped("nvfp4-pack-quantized", NVFP4),
+            *("U8", "compressed-tensors", "compressed-tensors nvfp4"),
         ),
         (
-            {
-                "quant_method": "blockwise_int8",
-                "weight_block_size": [128, 128],
-                "activation_scheme": "dynamic",
-            },
+            BLOCKS | {"quant_method": "blockwise_int8", "activation_scheme": "dynamic"},
             *("I8", "blockwise_int8", "blockwise_int8 int8"),
         ),
         (MODELOPT, "U8", "modelopt", "modelopt nvfp4 fp8"),
@@ -338,57 +331,42 @@ def test_modelopts_own_file_comes_before_the_language_models_config() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "expected"),
+    ("config", "more", "expected"),
     [
-        (  # DeepSeek-V4-Flash
-            {
-                "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
-                "expert_dtype": "fp4",
-            },
-            "fp8 and mxfp4",
-        ),
-        (  # nvidia/DeepSeek-V4-Flash-NVFP4
-            {
-                "quantization_config": {
-                    "quant_method": "fp8",
-                    "weight_block_size": [128, 128],
-                    "quant_algo": "MIXED_PRECISION",
-                    "moe_quant_algo": "NVFP4",
-                },
-                "expert_dtype": "fp4",
-            },
+        # DeepSeek-V4-Flash
+        (BLOCKS, {"expert_dtype": "fp4"}, "fp8 and mxfp4"),
+        # nvidia/DeepSeek-V4-Flash-NVFP4
+        (
+            BLOCKS | {"quant_algo": "MIXED_PRECISION", "moe_quant_algo": "NVFP4"},
+            {"expert_dtype": "fp4"},
             "fp8 and nvfp4",
         ),
-        (  # compressed-tensors with a scheme for each group of layers
-            {
-                "quantization_config": {
-                    "quant_method": "compressed-tensors",
-                    "format": "mixed-precision",
-                    "config_groups": {
-                        "group_0": {"weights": {"num_bits": 8, "type": "float"}},
-                        "group_1": {"weights": {"num_bits": 4, "type": "float", "group_size": 16}},
-                    },
-                }
-            },
+        # A scheme for each group of layers
+        (
+            grouped("mixed-precision", {"num_bits": 8, "type": "float"}, NVFP4),
+            {},
             "compressed-tensors fp8 and nvfp4",
         ),
-        (  # nvidia/Qwen3.6-27B-NVFP4
+        # nvidia/Qwen3.6-27B-NVFP4
+        (
             {
-                "quantization_config": {
-                    "quant_algo": "MIXED_PRECISION",
-                    "quant_method": "modelopt",
-                    "quantized_layers": {
-                        "a": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
-                        "b": {"quant_algo": "FP8"},
-                    },
-                }
+                "quant_algo": "MIXED_PRECISION",
+                "quant_method": "modelopt",
+                "quantized_layers": {
+                    "a": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
+                    "b": {"quant_algo": "FP8"},
+                },
             },
+            {},
             "modelopt fp8 and nvfp4",
         ),
     ],
 )
-def test_a_mixture_is_named_and_not_converted(config: dict[str, Any], expected: str) -> None:
-    model = described({**LLAMA, **config}, tensor("model.layers.0.mlp.up_proj.weight", "F8_E4M3"))
+def test_a_mixture_is_named_and_not_converted(
+    config: dict[str, Any], more: dict[str, Any], expected: str
+) -> None:
+    whole = {**LLAMA, "quantization_config": config, **more}
+    model = described(whole, tensor("model.layers.0.mlp.up_proj.weight", "F8_E4M3"))
     assert model.quantization_name == expected
     assert model.quantization is not None
     assert (model.quantization.scheme, model.convertible) == ("", False)
@@ -397,7 +375,7 @@ def test_a_mixture_is_named_and_not_converted(config: dict[str, Any], expected: 
 
 
 def test_a_config_left_over_after_a_conversion() -> None:
-    config = {**LLAMA, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    config = {**LLAMA, "quantization_config": BLOCKS}
     model = described(config, tensor("model.layers.0.mlp.up_proj.weight", "BF16"))
     assert (model.dtype, model.quantization, model.weight_block_size) == ("bf16", None, None)
     assert described(config, tensor("model.layers.0.mlp.up_proj.weight", "F8_E4M3")).convertible
@@ -489,7 +467,7 @@ def test_bytes_by_part_are_all_bytes() -> None:
 
 
 def test_bytes_after_a_conversion_are_counted_by_part() -> None:
-    config = {**LLAMA, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+    config = {**LLAMA, "quantization_config": BLOCKS}
     model = described(config, *IN_FP8)
     assert model.bf16_bytes_by_part == {"embedding": 10, "attention": 40, "head": 10}
     assert model.bf16_bytes == model.total_bytes + 16

@@ -149,21 +149,6 @@ def test_the_inventory_tells_whether_there_is_rdma(hca: str, sizes: tuple[int, i
     assert (whole.tensor_parallel, whole.pipeline_parallel) == sizes
 
 
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        ("gpu=V100-32G", "compute capability 7.5"),
-        ('engine_args="--context-length 1000000"', "more than the model's"),
-        ('engine_args="--quantization awq"', "quantised with fp8, not with awq"),
-        ('engine_args="--attn-dp-size 3"', "not divisible by --attn-dp-size 3"),
-    ],
-)
-def test_what_the_engine_would_refuse_is_refused_before(extra: str, message: str) -> None:
-    result = CliRunner().invoke(app, ["plan", str(ROOT / "inventories" / "h100x2.ini"), "-e", extra])
-    assert getattr(result.exception, "exit_code", None) == 2
-    assert message in str(result.exception)
-
-
 def test_a_folder_for_compiled_code_is_mounted_and_named_to_the_engine() -> None:
     for node in nodes(plan("h100x2.ini", "-e", "engine_cache_dir=/data/cache")):
         assert "/data/cache:/data/cache" in node.container.volumes
