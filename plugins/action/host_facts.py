@@ -29,7 +29,7 @@ def _list(options: Spec) -> Spec:
 
 
 _NAMES: Spec = {"type": "list", "elements": "str"}
-_MODEL_FOLDER: Spec = {
+MODEL_FOLDER: Spec = {
     **_texts("type", "shape", "sight"),
     **_counts("files", "bytes"),
     **_flags("exists", "shared", "cached", "leads_out"),
@@ -72,7 +72,7 @@ HOST: Spec = {
     **_counts("uid", "cores", "memory_bytes", "disk_free_bytes", "disk_used_bytes"),
     **_counts("shm_bytes", "shm_free_bytes", "image_store_free_bytes"),
     "disk_shared": "bool",
-    "model_folder": {"type": "dict", "nullable": True, "options": _MODEL_FOLDER},
+    "model_folder": {"type": "dict", "nullable": True, "options": MODEL_FOLDER},
     "nics": _list(_NIC),
     "routes": {"type": "dict", "elements": {"type": "dict", "options": _texts("nic", "source")}},
     "busy_ports": _list({"port": "int", **_texts("process", "container")}),

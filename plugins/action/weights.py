@@ -7,15 +7,14 @@ import shlex
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
+from ansible_collections.headfirst.serving.plugins.action.host_facts import MODEL_FOLDER
 from ansible_collections.headfirst.serving.plugins.modules import weights as documented
 from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction, argument_spec
 from ansible_collections.headfirst.serving.plugins.plugin_utils.weights_decision import Role
 
 FOLDERS = "headfirst.serving.shared_folder_facts"
-_KINDS = {"str": "type shape sight id", "bool": "exists shared cached leads_out", "int": "files bytes"}
-_OPTIONS = {
-    name: {"type": kind, "required": False} for kind, names in _KINDS.items() for name in names.split()
-}
+_KINDS = {**MODEL_FOLDER, "id": "str"}
+_OPTIONS = {name: {"type": kind, "required": False} for name, kind in _KINDS.items()}
 _FOLDER = {"type": "dict", "options": _OPTIONS}
 
 

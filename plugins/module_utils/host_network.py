@@ -91,7 +91,7 @@ def busy_ports(source: HostSource, ports: t.List[int]) -> t.List[t.Dict[str, t.A
     `process` is "name (pid)" or "" when it cannot be seen; `container` is the name of a Headfirst container
     that holds the port, or "".
     """
-    listeners = _listeners(source)
+    listeners = _listeners(source) if ports else {}
     busy = sorted(set(ports) & set(listeners))
     containers, published = _our_containers(source) if busy else ({}, {})
     result = []

@@ -55,19 +55,12 @@ import urllib.error
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 from ansible_collections.headfirst.serving.plugins.module_utils.openpgp import armoured, public_keys
 
 LIMIT = 1 << 20
 TIMEOUT_S = 30
 FORMS: t.Dict[str, t.Callable[[bytes], bytes]] = {".asc": armoured, ".gpg": bytes}
-
-
-def read(path: str) -> bytes:
-    """The file's bytes; empty when it is absent."""
-    if not os.path.exists(path):
-        return b""
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def primary_keys(data: bytes) -> t.Dict[str, bytes]:
@@ -86,7 +79,7 @@ def is_ours(data: bytes, fingerprint: str, write: t.Callable[[bytes], bytes]) ->
 
 def read_environment_file() -> None:
     """Set the variables of the file that the environment names."""
-    text = read(os.environ.get("HEADFIRST_ENVIRONMENT_FILE", "")).decode()
+    text = HostSource().read(os.environ.get("HEADFIRST_ENVIRONMENT_FILE", ""))
     os.environ.update(word.split("=", 1) for word in shlex.split(text))
 
 
@@ -105,7 +98,7 @@ def main() -> None:
     write = FORMS.get(os.path.splitext(dest)[1])
     if write is None:
         module.fail_json(msg=f"dest is {dest}; apt reads keys from files that end in .asc or .gpg.")
-    changed = not is_ours(read(dest), fingerprint, write)
+    changed = not is_ours(HostSource().read_bytes(dest), fingerprint, write)
     if changed and not module.check_mode:
         read_environment_file()
         try:

@@ -45,6 +45,7 @@ import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils.deb_index import stanza
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import HostSource
 
 
 def main() -> None:
@@ -64,11 +65,7 @@ def main() -> None:
         module.fail_json(msg=f"{error.cmd[-1]} is not a package: dpkg-deb cannot read it.")
     links = {os.path.join(dest, os.path.basename(path)): path for path in files}
     there = {path: os.readlink(path) for path in glob.glob(os.path.join(dest, "*.deb"))}
-    old = ""
-    if os.path.exists(index):
-        with open(index, encoding="utf-8") as file:
-            old = file.read()
-    changed = old != text or there != links
+    changed = HostSource().read_bytes(index) != text.encode() or there != links
     if changed and not module.check_mode:
         os.makedirs(dest, mode=0o755, exist_ok=True)
         for path in there:

@@ -72,12 +72,6 @@ def config(module: AnsibleModule) -> t.Dict[str, t.Any]:
         )
 
 
-def sha256(path: str) -> str:
-    """SHA-256 of a small file, in hex."""
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
-
-
 def stale(paths: t.List[str]) -> bool:
     """True when one of `paths` is younger than the running engine."""
     if not os.path.exists(PID_FILE):
@@ -95,7 +89,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    release = os_release(HostSource().read("/etc/os-release"))
+    source = HostSource()
+    release = os_release(source.read("/etc/os-release"))
     paths = [path for pattern in module.params["files"] for path in sorted(glob.glob(pattern))]
     engine = {
         "installed": shutil.which(module.params["program"]) is not None,
@@ -106,7 +101,7 @@ def main() -> None:
         "os_id": release.get("ID", ""),
         "os_codename": release.get("VERSION_CODENAME", ""),
         "config": config(module),
-        "files": {path: sha256(path) for path in paths},
+        "files": {path: hashlib.sha256(source.read_bytes(path)).hexdigest() for path in paths},
         "stale": stale([CONFIG, *paths]),
         "info": docker_api.get("/info"),
     }

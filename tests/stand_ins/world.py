@@ -158,12 +158,13 @@ class Engine:
             if name in self._services:
                 self._services[wanted] = self._services.pop(name)
 
-    def ps(self) -> str:
-        """As `docker ps` shows it, with every port as a published one."""
-        running = [(key, one) for key, one in self.containers.items() if one["State"]["Running"]]
-        return "".join(
-            f"{one['Id']}\t{key}\t0.0.0.0:{_port(one)}->{_port(one)}/tcp\n" for key, one in running
-        )
+    def listed(self) -> list[dict[str, Any]]:
+        """The containers that run, with every port as a published one."""
+        running = [one for one in self.containers.values() if one["State"]["Running"]]
+        return [
+            {"Id": one["Id"], "Names": [one["Name"]], "Ports": [{"PublicPort": _port(one)}]}
+            for one in running
+        ]
 
 
 def _called(containers: dict[str, dict[str, Any]], wanted: str) -> str:
@@ -234,8 +235,8 @@ class _EngineHandler(_Handler):
             self.reply(200, {"ServerVersion": "24.0.0", "Runtimes": {}, "Containers": len(known)})
         elif words == ["stand-in", "names"]:
             self.reply(200, json.dumps(list(known)).encode())
-        elif words == ["stand-in", "ps"]:
-            self.reply(200, self.engine.ps().encode())
+        elif words == ["containers", "json"]:
+            self.reply(200, json.dumps(self.engine.listed()).encode())
         elif words[0] != "containers":
             self.reply(200, {"ApiVersion": "1.43"})
         elif words[1] == "create":
