@@ -9,7 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from headfirst.common.errors import NotReadyError
 from headfirst.node.weights.proof.hashing import PIECE, hash_file
 from headfirst.node.weights.transfer import listener
 from headfirst.node.weights.transfer.board import Board
@@ -120,12 +119,6 @@ def test_who_does_not_have_the_token_gets_nothing(
     with pytest.raises(PeerRefused, match=why):
         linked(hosts[1], hosts[0], "guess", encrypt=encrypt).request(proof.version, "sub/file", 0, PIECE)
     assert head.traffic.sent == 0
-
-
-def test_a_port_that_is_taken_is_an_error(start: Start) -> None:
-    start(0)
-    with pytest.raises(NotReadyError, match="cannot listen on"):
-        start(0)
 
 
 def test_a_forgotten_file_is_offered_no_more_and_stays(start: Start, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TypeVar
 
 import headfirst
@@ -81,7 +80,7 @@ class Daemon:
 
     def run(self) -> None:
         """Keep the replicas until SIGTERM. Raises OSError where the port cannot be had."""
-        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGTERM, lambda _number, _frame: self._ended.set())
         place = (self._settings.address, self._settings.port)
         listener = SupervisorListener(place, self._settings.keys, self._settings.token, self._node)
         threading.Thread(target=listener.serve_forever, args=(0.2,), daemon=True).start()
@@ -126,7 +125,9 @@ class Daemon:
                 replica.end(leaves=not has_successor and name not in heads)
                 del self._kept[name]
         for name in replicas.keys() - self._kept.keys():
-            self._kept[name] = _SupervisedReplica(self._keeper(replicas[name]), self._holds, self._events)
+            record = replicas[name]
+            keeper = Keeper(record, Ranks(record, self._nodes), Health, self._events, self._memories)
+            self._kept[name] = _SupervisedReplica(keeper, self._holds, self._events)
 
     def _record(self, rank: Rank) -> GenerationRecord | None:
         """The record of the rank; where it cannot be read, what is kept of the replica counts."""
@@ -163,9 +164,6 @@ class Daemon:
             with contextlib.suppress(*EngineDown):  # after a pause, again
                 self._containers.stop(name)
 
-    def _keeper(self, record: GenerationRecord) -> Keeper:
-        return Keeper(record, Ranks(record, self._nodes), Health, self._events, self._memories)
-
     def _write_state(self) -> None:
         """For `deploy status`, readable by all: it has no secrets."""
         replicas = {
@@ -183,9 +181,6 @@ class Daemon:
         document = json.dumps({"uptime": host_state.uptime(), "replicas": replicas, **started})
         with contextlib.suppress(OSError):  # /run is full: the next second, again
             write_whole(STATE, document.encode())
-
-    def _end(self, number: int, frame: FrameType | None) -> None:
-        self._ended.set()
 
 
 class _Turns:

@@ -20,14 +20,6 @@ from headfirst.node.weights.transfer.transport import Transport
 _SETTLING_AT_A_TIME = 4
 
 
-class _Untrue(Exception):
-    """What was received is not what the source lists; `senders` are the members that it came from."""
-
-    def __init__(self, senders: Iterable[int]) -> None:
-        super().__init__()
-        self.senders = sorted(senders)
-
-
 class Intake:
     """`here` are the files that are whole on this node, and those that were and are `spent` since."""
 
@@ -35,7 +27,7 @@ class Intake:
         self,
         board: Board,
         store: Store,
-        transport: Transport | None,
+        transport: Transport,
         needs: FileNeeds,
         spent: Callable[[str], bool],
     ) -> None:
@@ -51,17 +43,17 @@ class Intake:
         self._taken: dict[str, FileHash] = {}
         self._spent_here: set[str] = set()  # of those taken
         self._passed_on: dict[str, FileHash] = {}  # files that only others need
-        self._settling: dict[Future[None], tuple[str, FileHash]] = {}
+        self._settling: dict[Future[bool], tuple[ReceivedFile, FileHash]] = {}
         self._settlers = ThreadPoolExecutor(_SETTLING_AT_A_TIME, "settle")
 
     def step(self, timeout: float) -> None:
         """Take what is new, or comes in `timeout` seconds; NotReadyError where a file cannot come."""
         before = set(self.here), {*self._taken}
         self._look_at_overview()
-        settling = {name for name, _hash in self._settling.values()}
+        settling = {event.name for event, _proof in self._settling.values()}
         proofs = self._board.proofs()
         for name in self._taken.keys() - proofs.keys() - self.here:  # stated by a member, and dropped since
-            self.forget(name)
+            self._transport.forget(name)
             del self._taken[name]
         for name, proof in proofs.items():
             if name in settling:  # what is being named must not be written to
@@ -76,25 +68,19 @@ class Intake:
                 or (name not in self.here and self._is_ours(name))
             ):
                 self._begin(name, proof)
-        if self._transport:
-            for event in self._transport.events(timeout):
-                if isinstance(event, Failed):
-                    self._retry(event)
-                else:
-                    self._settle(event)
-        else:
-            self._board.wait(self._board.version, timeout)
+        for event in self._transport.events(timeout):
+            if isinstance(event, Failed):
+                self._retry(event)
+            else:
+                self._settle(event)
         for future in [future for future in self._settling if future.done()]:
-            name, proof = self._settling.pop(future)
-            try:
-                future.result()
-            except _Untrue as untrue:
-                self._refuse(name, proof, untrue.senders)
-                continue
-            if self._taken.get(name) == proof:
-                self.here.add(name)
+            received, proof = self._settling.pop(future)
+            if not future.result():
+                self._refuse(received.name, proof, received.senders)
+            elif self._taken.get(received.name) == proof:
+                self.here.add(received.name)
                 if self._board.index == 0:  # what another member fetched is proven now: sign it
-                    self._board.announce({name: proof})
+                    self._board.announce({received.name: proof})
         self._drop_passed_on()
         self._learn()
         if (self.here, set(self._taken)) != before:
@@ -107,11 +93,6 @@ class Intake:
         if self._needs.divided:
             hashes |= {name: proof.xxh3 for name, proof in self._board.proofs().items()}
         return hashes | {name: proof.xxh3 for name, proof in self._taken.items()}
-
-    def forget(self, name: str) -> None:
-        """Offer `name` no more."""
-        if self._transport:
-            self._transport.forget(name)
 
     def record(self, name: str) -> FileRecord:
         """What the manifest of the whole checkpoint is to record of a file."""
@@ -128,8 +109,7 @@ class Intake:
         """Bytes of whole files and of proven pieces, of what this node needs."""
         overview = self._board.overview
         sizes = self._needs.needed(overview.sizes) if overview else {}
-        parts = self._transport.progress() if self._transport else {}
-        parts |= {name: sizes.get(name, 0) for name in self.here}
+        parts = self._transport.progress() | {name: sizes.get(name, 0) for name in self.here}
         return sum(size for name, size in parts.items() if name in sizes)
 
     def close(self) -> None:
@@ -142,7 +122,7 @@ class Intake:
         if overview is None or overview.epoch == self._epoch:
             return
         for name in (self._taken.keys() | self._passed_on.keys()) - overview.sizes.keys():
-            self.forget(name)
+            self._transport.forget(name)
         self._epoch = overview.epoch
         self._taken = {}
         self._passed_on = {}
@@ -165,7 +145,7 @@ class Intake:
 
     def _pass_on(self, name: str, proof: FileHash) -> None:
         """Offer what is here for others only."""
-        if not self._transport or self._passed_on.get(name) == proof or self._board.everybody_has(name):
+        if self._passed_on.get(name) == proof or self._board.everybody_has(name):
             return
         if proof.size and self._holds(name, proof):
             self._passed_on[name] = proof
@@ -176,7 +156,7 @@ class Intake:
         for name in [name for name in self._passed_on if self._board.everybody_has(name)]:
             del self._passed_on[name]
             self.here.discard(name)
-            self.forget(name)
+            self._transport.forget(name)
             self._store.drop(name)
 
     def _begin(self, name: str, proof: FileHash) -> None:
@@ -193,11 +173,11 @@ class Intake:
             self.here.add(name)
             return
         if changed:
-            self.forget(name)
+            self._transport.forget(name)
         whole = self._holds(name, proof)
         if whole:
             self.here.add(name)
-        if self._transport is None or proof.size == 0:
+        if proof.size == 0:
             return
         if whole:
             self._transport.offer(name, proof, self._store.path(name))
@@ -225,13 +205,14 @@ class Intake:
 
     def _settle(self, event: ReceivedFile) -> None:
         name, proof = event.name, self._taken.get(event.name)
-        if proof and name not in self.here and (name, proof) not in self._settling.values():
-            self._settling[self._settlers.submit(self._name, event, proof)] = name, proof
+        settling = [(received.name, its_proof) for received, its_proof in self._settling.values()]
+        if proof and name not in self.here and (name, proof) not in settling:
+            self._settling[self._settlers.submit(self._name, name, proof)] = event, proof
 
     def _retry(self, event: Failed) -> None:
         """Take a file from whoever has it next, where only a member that is asked no more sent it wrongly."""
         proof = self._taken.get(event.name)
-        passed_over = self._transport.chain.passed_over if self._transport else {}
+        passed_over = self._transport.chain.passed_over
         lost_head = self._board.index > 0 and 0 in passed_over  # who else has it cannot be awaited
         if not event.wrong or proof is None or lost_head:
             raise NotReadyError(
@@ -247,24 +228,23 @@ class Intake:
 
     def _refuse(self, name: str, proof: FileHash, senders: Iterable[int]) -> None:
         """Wait for the file from the head, which fetches it now."""
-        if self._transport is None or self._taken.get(name) != proof:
+        if self._taken.get(name) != proof:
             return
         fetcher = self._transport.address(self._board.bringer(name))
         why = f"{name} has another sha256 than the source lists: fetched by {fetcher}, received from"
-        for sender in senders:
+        for sender in sorted(senders):
             self._transport.chain.pass_over(sender, f"{why} {self._transport.address(sender)}")
         self._board.reject(name, proof)
 
-    def _name(self, event: ReceivedFile, proof: FileHash) -> None:
-        """Give what was received its name, while it is offered on. Raises _Untrue.
+    def _name(self, name: str, proof: FileHash) -> bool:
+        """Give what was received its name, while it is offered on; False where it is not what was stated.
 
         The pieces of a file have the digests that the head signed. What a member stated of a file that it
         fetched is compared, all of it, with the bytes that came and with the sha256 that the head signed.
         """
-        name = event.name
         if not self._board.is_signed(name, proof) and not self._store.has_sent_bytes(name, proof):
-            raise _Untrue(event.senders)
+            return False
         self._store.settle(name, proof)
-        if self._transport:
-            self._transport.move(name, self._store.folder / name)
+        self._transport.move(name, self._store.folder / name)
         self._store.release(name)
+        return True

@@ -99,7 +99,7 @@ class Stages(WeightsProgress):
             member.received + member.converted + member.fetched for member in self._board.members
         )
         self.total = total
-        self.set(done)
+        self.add(done - self.done)
 
     def _slowest(self, sizes: Mapping[str, int], received: int, converted: int, brought: int) -> str:
         """The first stage, from the last one up, that has work waiting for it."""

@@ -74,7 +74,6 @@ class Pipeline:
         self._store = Store(folder)
         self._stages = Stages(self._board, converts=conversion is not None)
         self._outlook = Outlook(self._board, transfer.patience_s)
-        self._transport: Transport | None = None
         self._helper: FetchHelper | None = None
         self._epoch = 0
         self._has_room = False
@@ -85,11 +84,8 @@ class Pipeline:
         """Take part until this node is done and nobody needs it any more."""
         self._restore_index()
         with ExitStack() as stack:
-            if len(self._transfer.members) > 1:
-                self._transport = Transport(self._transfer, self._board, self._holders)
+            self._transport = stack.enter_context(Transport(self._transfer, self._board, self._holders))
             self._intake = Intake(self._board, self._store, self._transport, self._needs, self._is_spent)
-            if self._transport:
-                stack.enter_context(self._transport)
             stack.callback(self._intake.close)
             if self._conversion:
                 stack.callback(self._conversion.close)
@@ -103,7 +99,7 @@ class Pipeline:
                 while not self._stay_for_others():
                     manifest, news = self._work(bringing)
                     changed |= news
-                traffic = self._transport.traffic if self._transport else Traffic()
+                traffic = self._transport.traffic
             except Exception as error:
                 self._report_failure(error)
                 raise
@@ -154,7 +150,7 @@ class Pipeline:
             self._begin_anew()
         self._require_room()
         self._intake.step(_TICK_S)
-        if self._transport and bringing.over:  # the origin may wait for what another member lends it
+        if bringing.over:  # the origin may wait for what another member lends it
             self._outlook.check(self._lacking, self._intake.bytes_here(), self._transport.chain.failure)
         if self._conversion and self._plan_conversion():
             self._conversion.step(self._intake.here, self._intake.hashes())
@@ -177,8 +173,7 @@ class Pipeline:
     def _remarks(self) -> list[str]:
         """Remarks beside the progress: of the source, on members passed over."""
         remarks = [source.note for source in (self._origin, self._helper) if source and source.note]
-        if self._transport:
-            remarks += [f"passed over: {why}" for why in list(self._transport.chain.passed_over.values())]
+        remarks += [f"passed over: {why}" for why in list(self._transport.chain.passed_over.values())]
         if self._needing:
             remarks.append(
                 f"waits for {', '.join(self._transfer.members[index][0] for index in self._needing)}"
@@ -243,7 +238,7 @@ class Pipeline:
         shards = {name for name in self._intake.here - self._dropped if name.endswith(".safetensors")}
         for name in shards & self._needed.keys():
             if self._conversion.users(name) <= self._conversion.done and self._board.everybody_has(name):
-                self._intake.forget(name)
+                self._transport.forget(name)
                 self._store.drop(name)
                 self._dropped.add(name)
 
@@ -253,8 +248,7 @@ class Pipeline:
         layers = self._needs.layers_here(self._overview.sizes)
         if layers and self._keep_source and not self._needs.keeps_all:
             manifest = self._store.divide(whole, self._needed.keys(), layers)
-            if self._transport:
-                self._transport.move(INDEX, self._store.path(INDEX))
+            self._transport.move(INDEX, self._store.path(INDEX))
         elif self._origin and self._conversion is None:
             check_checkpoint(self._store.folder)
         changed = self._store.complete(manifest, kept=self._keep_source)
@@ -274,8 +268,7 @@ class Pipeline:
                 self._intake.step(_TICK_S)
                 self._drop_spent()
                 self._report_progress()  # it is alive
-            if self._transport:
-                self._transport.chain.farewell()
+            self._transport.chain.farewell()
             if not self._still_needing(since):  # by a member that was started again meanwhile
                 return True
 
@@ -302,8 +295,7 @@ class Pipeline:
         # One that starts when this one has ended would wait for it in vain.
         while self._origin and time.monotonic() - since < _START_S and not self._all_have_begun:
             time.sleep(_TICK_S)
-        if self._transport:
-            self._transport.chain.farewell()
+        self._transport.chain.farewell()
 
     @property
     def _all_have_begun(self) -> bool:

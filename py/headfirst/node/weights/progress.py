@@ -49,13 +49,6 @@ class WeightsProgress:
             if time.monotonic() >= self._next:
                 self._report()
 
-    def set(self, done: int) -> None:
-        """Report how many bytes are done in all, where someone else counts them."""
-        with self._lock:
-            self.done = done
-            if time.monotonic() >= self._next:
-                self._report()
-
     def _report(self) -> None:
         self._next = time.monotonic() + _INTERVAL_S
         if self._file:

@@ -37,11 +37,17 @@ def bring_file(
     `seen` is called with the bytes as they come. Raises NotReadyError where they do not come, or are wrong
     twice; StoppedError when `stopped` is set.
     """
+
+    def bring() -> FileHash:
+        with PartialFile(part_path(file, listing, target), file.size, file.sha256, seen, stopped) as part:
+            _Patience(lambda: part.size, stopped).call(lambda: _pull(source, file, listing, target, part))
+            return part.finish(target / file.name)
+
     try:
-        return _pulled(source, file, listing, target, seen, stopped)
+        return bring()
     except WrongBytesError:  # a disk's or a proxy's fault may be gone the second time
         try:
-            return _pulled(source, file, listing, target, seen, stopped)
+            return bring()
         except WrongBytesError as error:
             raise NotReadyError(
                 f"{file.name} was received with errors twice: {error.what}",
@@ -61,27 +67,14 @@ def when_it_answers(call: Callable[[], Result], stopped: Event) -> Result:
     return _Patience(lambda: 0, stopped, _UNANSWERED).call(call)
 
 
-def _pulled(
-    source: Source,
-    file: RemoteFile,
-    listing: Listing,
-    target: Path,
-    seen: Callable[[int], object],
-    stopped: Event,
-) -> FileHash:
-    with PartialFile(part_path(file, listing, target), file.size, file.sha256, seen, stopped) as part:
-
-        def pull() -> None:
-            source.pull(file, listing, part)
-            if not part.whole:
-                raise SourceBusyError(
-                    f"{file.name} ended after {part.size} of {file.size} bytes",
-                    where=str(target),
-                    hint="Run again: it continues.",
-                )
-
-        _Patience(lambda: part.size, stopped).call(pull)
-        return part.finish(target / file.name)
+def _pull(source: Source, file: RemoteFile, listing: Listing, target: Path, part: PartialFile) -> None:
+    source.pull(file, listing, part)
+    if not part.whole:
+        raise SourceBusyError(
+            f"{file.name} ended after {part.size} of {file.size} bytes",
+            where=str(target),
+            hint="Run again: it continues.",
+        )
 
 
 class _Patience:

@@ -127,9 +127,10 @@ def load(folder: Path) -> Manifest | None:
 
 def save(folder: Path, manifest: Manifest) -> bool:
     """Mark `folder` complete; returns whether that is news."""
-    if load(folder) == manifest:
+    path = manifest_file(folder)
+    if not path.is_symlink() and load(folder) == manifest:
         return False
-    write_whole(manifest_file(folder), manifest.dumps())
+    write_whole(path, manifest.dumps())
     return True
 
 

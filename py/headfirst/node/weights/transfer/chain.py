@@ -114,7 +114,8 @@ class Chain:
         self.upstream: int | None = None
         self._over = threading.Event()
         self.failure: Exception | None = None
-        self._workers = [(work, Exchange(board, link)) for work in (self._hear, self._send)]
+        work = (self._hear, self._send) if self._others else ()
+        self._workers = [(step, Exchange(board, link)) for step in work]
 
     def __enter__(self) -> Chain:
         for worker in self._workers:
@@ -123,7 +124,7 @@ class Chain:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        for _work, exchange in self._workers:
+        for _step, exchange in self._workers:
             exchange.cut()
         # Not joined: one may wait a second more for news of the board, and can send them nowhere.
 
@@ -142,6 +143,8 @@ class Chain:
 
     def farewell(self) -> None:
         """Send each other member the last report of this one; a member that does not answer is left out."""
+        if not self._others:
+            return
         exchanges = {index: Exchange(self._board, self._link) for index in self._others}
 
         def send(index: int) -> None:

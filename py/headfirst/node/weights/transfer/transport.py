@@ -50,7 +50,7 @@ class Traffic:
 
 
 class Transport:
-    """Use as a context manager. Raises NotReadyError where it cannot listen.
+    """Use as a context manager. Raises NotReadyError where it cannot listen; a member alone does not.
 
     `holders` returns the members that will have a file; only these are asked for it.
     """
@@ -67,7 +67,7 @@ class Transport:
         self._encryption = client_side
         others = [member for index, member in enumerate(transfer.members) if index != transfer.index]
         self._listener = TransferListener(
-            transfer.members[transfer.index],
+            transfer.members[transfer.index] if others else (),
             transfer.port,
             {address for member in others for address in member},
             transfer.token,
