@@ -77,12 +77,12 @@ def release(root: Path, output: Path, *, key: Path | None = None, tagged: bool =
 
 
 def _build_package(files: Path, folder: Path, epoch: int) -> None:
-    argv = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--target", "sdist"]
+    # hatchling builds the project of its working directory.
+    argv = ["env", f"--chdir={files}", sys.executable, "-m", "hatchling", "build"]
     run(
-        [*argv, "--directory", str(folder)],
+        [*argv, "--target", "wheel", "--target", "sdist", "--directory", str(folder)],
         doing="Building wheel and sdist",
         hint=HINT,
-        cwd=files,
         env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)},
     )
 

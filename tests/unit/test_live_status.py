@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from headfirst.common.errors import NotReadyError
 from headfirst.common.metrics import Metrics
 from headfirst.control.live import status
 from headfirst.control.live.status import ReplicaTarget
@@ -114,3 +115,20 @@ def test_an_engine_without_figures_is_ready_too(monkeypatch: pytest.MonkeyPatch,
     found, _ = engine(monkeypatch, GENERATES, VLLM, **{"/metrics": answer})
     assert found.ready
     assert found.load is None
+
+
+def test_a_rank_without_a_container_on_a_host_without_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> None:
+        raise NotReadyError("nvidia-smi has ended with 9", where="node1")
+
+    @contextmanager
+    def nothing(*_: object) -> Iterator[None]:
+        yield None
+
+    monkeypatch.setattr(status, "ssh", nothing)
+    monkeypatch.setattr(status, "docker_client", nothing)
+    monkeypatch.setattr(status, "container_fields", lambda *_: {"host": "node1", "state": "missing"})
+    monkeypatch.setattr(status, "gpus", broken)
+    access = HostAccess("node1", "node1")
+    rank = status._rank(0, access, ReplicaTarget("demo", 0, [access], "http://engine", HEALTHY, "sesame"))
+    assert (rank.state, rank.problem) == ("missing", "nvidia-smi has ended with 9")

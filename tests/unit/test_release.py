@@ -86,6 +86,18 @@ def commit(folder: Path) -> None:
     git(folder, "commit", "--quiet", "--message", "Change")
 
 
+def test_the_package_is_built_from_the_files_of_the_release(small: Path, tmp_path: Path) -> None:
+    (small / "pyproject.toml").write_text(
+        '[project]\nname = "small"\nversion = "1.2.3"\n'
+        '[tool.hatch.build.targets.wheel]\npackages = ["py/headfirst"]\n'
+    )
+    tool._build_package(small, tmp_path / "dist", 1)
+    assert sorted(path.name for path in (tmp_path / "dist").iterdir()) == [
+        "small-1.2.3-py2.py3-none-any.whl",
+        "small-1.2.3.tar.gz",
+    ]
+
+
 @pytest.mark.parametrize(
     ("file", "text"),
     [

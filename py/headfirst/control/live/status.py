@@ -121,7 +121,7 @@ def _rank(rank: int, access: HostAccess, target: ReplicaTarget) -> RankStatus:
             try:
                 used = of_rank(gpus(connection), target.devices_of(rank))
             except (NotReadyError, UntrustedError) as error:
-                return RankStatus(rank=rank, **{**fields, "problem": fields["problem"] or error.what})
+                return RankStatus(rank=rank, **{**fields, "problem": fields.get("problem") or error.what})
             return RankStatus(rank=rank, gpus=used, **fields)
     except (NotReadyError, UntrustedError) as error:
         return RankStatus(rank=rank, host=access.host, state="unreachable", problem=error.what)
