@@ -126,6 +126,7 @@ def _router(
     settings, policy = cluster.settings, service.settings.router_policy
     image = BUILT_IMAGE if settings.router_image_source == "build" else OFFICIAL_IMAGE
     name, address = names.router(service.name), router.host.address
+    admin_key = mark(secret("router-key"))
     divided = service.roles[0] is not None
     run = command(address, router.port, router.metrics_port, policy, divided=divided)
     programs = {_DOOR_FILE: _DOOR} if divided else {}
@@ -148,11 +149,6 @@ def _router(
         policy=policy,
         container=container,
         docker_run=docker_run(container, settings.container_runtime),
-        env_file=_env_file(service.name),
+        env_file=parsed(service_containers.router_secrets(api_key(service.name), admin_key)),
         fixed_command=with_replicas(run, {replica.engine_url: replica.worker for replica in replicas}),
     )
-
-
-def _env_file(service: str | None) -> dict[str, Text]:
-    admin_key = mark(secret("router-key"))
-    return parsed(service_containers.router_secrets(api_key(service), admin_key))
