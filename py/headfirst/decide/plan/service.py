@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
@@ -65,9 +64,9 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         convert=main.precision.convert_to_bf16,
     )
     draft = drafting.timed(cluster, service, main.drafts.model)
-    launches = [
-        partial(
-            Launching,
+    launchings = [
+        Launching(
+            service=part.service,
             runtime=cluster.settings.container_runtime,
             engine=engine,
             checkpoint=checkpoint,
@@ -84,15 +83,10 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         )
         for part in pools
     ]
-    launched = [
-        (launching, replica)
-        for launch, part in zip(launches, pools, strict=True)
-        for launching in [launch(part.service)]
-        for replica in part.service.replicas
-    ]
+    launched = [(launching, replica) for launching in launchings for replica in launching.service.replicas]
     outside_v1 = engine.request_dialect(main.values).paths_outside_v1(main.task)
     replicas = [launching.replica(replica) for launching, replica in launched]
-    programs = sorted({program for launching, _ in launched for program in launching.programs})
+    programs = sorted({program for launching in launchings for program in launching.programs})
     contents.refuse_image(service, engine, main.image, programs)
     routers = router.routers(cluster, service, replicas)
     return types.PlannedService(
@@ -129,48 +123,43 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         scheduled=[launching.scheduled(replica) for launching, replica in launched],
         standbys=[
             waiting
-            for launch, part in zip(launches, pools, strict=True)
-            for waiting in standby.standbys(cluster, part.service, part.gpu, launch)
+            for launching, part in zip(launchings, pools, strict=True)
+            for waiting in standby.standbys(cluster, part.gpu, launching)
         ],
         paths_outside_v1=outside_v1,
         routers=routers,
-        warnings=list(
-            dict.fromkeys(
-                [
-                    *(text for part in pools for text in judgement.warnings(part)),
-                    *(text for launching in dict(launched) for text in launching.replaced),
-                ]
-            )
+        warnings=_once(
+            *(text for part in pools for text in judgement.warnings(part)),
+            *(text for launching in launchings for text in launching.replaced),
         ),
-        notes=list(
-            dict.fromkeys(
-                text
-                for text in (
-                    note,
-                    *(
-                        _computing_note(engine, part.served, part.loaded.computing, part.loaded.dtype)
-                        for part in pools
-                        if part.loaded.computing
-                    ),
-                    _NO_TEMPLATE if main.task == "completion" and settings.task is None else "",
-                    contents.own_image_note(engine, main.image, programs),
-                    _unread(lora),
-                    main.needs.note,
-                    *main.drafts.notes,
-                    contents.packages_note(service, engine, checkpoint) if external else "",
-                    contents.unknown_flags(engine, settings.engine_args),
-                    contents.unmounted_note(settings.engine_args, replicas[0].nodes[0].container.volumes),
-                    *(text for part in pools for text in part.host_notes),
-                    _ONE_OF_A_PART if before and 1 in (len(part.service.replicas) for part in pools) else "",
-                    _BEHIND_PROXY if settings.api_key_file and cluster.has_proxy else "",
-                    _BESIDE_ROUTERS.format(paths=" and ".join(outside_v1))
-                    if outside_v1 and routers and not cluster.has_proxy
-                    else "",
-                )
-                if text
-            )
+        notes=_once(
+            note,
+            *(
+                _computing_note(engine, part.served, part.loaded.computing, part.loaded.dtype)
+                for part in pools
+                if part.loaded.computing
+            ),
+            _NO_TEMPLATE if main.task == "completion" and settings.task is None else "",
+            contents.own_image_note(engine, main.image, programs),
+            _unread(lora),
+            main.needs.note,
+            *main.drafts.notes,
+            contents.packages_note(service, engine, checkpoint) if external else "",
+            contents.unknown_flags(engine, settings.engine_args),
+            contents.unmounted_note(settings.engine_args, replicas[0].nodes[0].container.volumes),
+            *(text for part in pools for text in part.host_notes),
+            _ONE_OF_A_PART if before and 1 in (len(part.service.replicas) for part in pools) else "",
+            _BEHIND_PROXY if settings.api_key_file and cluster.has_proxy else "",
+            _BESIDE_ROUTERS.format(paths=" and ".join(outside_v1))
+            if outside_v1 and routers and not cluster.has_proxy
+            else "",
         ),
     )
+
+
+def _once(*texts: str) -> list[str]:
+    """Each text once, without empty ones."""
+    return list(dict.fromkeys(filter(None, texts)))
 
 
 def _config_file(service: Service, engine: Engine) -> dict[str, blanks.Text]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from headfirst.common.errors import InputError
@@ -17,17 +17,15 @@ from headfirst.decide.plan.types import Standby
 _BEYOND_HANG_S = 60
 
 
-def standbys(
-    cluster: Cluster, service: Service, gpu: Gpu | None, launching: Callable[[Service], Launching]
-) -> list[Standby]:
+def standbys(cluster: Cluster, gpu: Gpu | None, launching: Launching) -> list[Standby]:
     """One for each host of a replica of several hosts and each of its spares; [] where none may take over.
 
-    `gpu` is what the plan of the service counts with. Raises InputError for a spare that has other GPUs, or
-    another number of them, than the ranks: it would fail when it takes over.
+    `gpu` is what the plan counts with. Raises InputError for a spare that has other GPUs, or another number
+    of them, than the ranks: it would fail when it takes over.
     """
     if not cluster.settings.spare_takeover:
         return []
-    standbys = []
+    standbys, service = [], launching.service
     for replica in service.replicas:
         if len(replica.places) == 1:
             continue
@@ -37,7 +35,7 @@ def standbys(
                 changed = replace(replica, places=places)
                 with_spare = replace(service, replicas=(changed,))
                 _refuse_other_gpus(with_spare, spare, gpu)
-                planned = launching(with_spare).replica(changed)
+                planned = replace(launching, service=with_spare).replica(changed)
                 standbys.append(
                     Standby(
                         spare=spare.name,
