@@ -202,7 +202,7 @@ def _models(text: str) -> dict[str, str]:
 def _named_hosts(text: str) -> list[HostAddress]:
     from headfirst.control.inventory.template import HostAddress
 
-    words = [word for word in text.replace(",", " ").split() if word]
+    words = text.replace(",", " ").split()
     addresses = [HostAddress.parse(word, index, labelled=True) for index, word in enumerate(words, start=1)]
     names = [host.name for host in addresses]
     if repeated := next((name for name in names if names.count(name) > 1), None):
@@ -231,15 +231,13 @@ def _hosts(words: list[str] | None, earlier: Answers | None) -> list[HostAddress
     return _answer(question, " ".join(words) if words else None, default, parse)
 
 
-def _answer(question: str, option: object, default: str | None, check: Callable[[str], _T]) -> _T:
+def _answer(question: str, option: object, default: str, check: Callable[[str], _T]) -> _T:
     """The value of a flag, or the first answer that `check` accepts."""
     if option is not None:
         return check(str(option))
     while True:
         try:
-            return check(
-                (Prompt.ask(question, default=default) if default is not None else Prompt.ask(question)) or ""
-            )
+            return check(Prompt.ask(question, default=default))
         except InputError as error:
             typer.echo(f"  {error}", err=True)
 
