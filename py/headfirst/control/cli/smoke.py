@@ -180,7 +180,7 @@ def print_cases(cases: Sequence[Case], console: Console, *, as_json: bool) -> No
 @contextmanager
 def watcher(console: Console, cases: Sequence[Case], *, as_json: bool) -> Iterator[SmokeWatcher]:
     """What shows the run while it lasts: nothing with `as_json`."""
-    console = Terminal(quiet=True) if as_json else console
+    console = Terminal(quiet=True, force_terminal=False) if as_json else console
     with console.status("Connecting …") as status:
         yield _Lines(console, status, cases)
 

@@ -116,15 +116,14 @@ def workload_label(workload: Workload) -> str:
     return f"{name} {loads} {amount} warmup {workload.warmup}{' slo' if workload.promised else ''}"
 
 
-def draw(folder: Path, results: Sequence[BenchResult]) -> Path:
-    """The picture of several runs, beside their results."""
+def draw(folder: Path, results: Sequence[BenchResult]) -> None:
+    """Write the picture of several runs, beside their results."""
     lines = [
         (f"{run.subject.engine} {run.subject.engine_version}, {run.date[:16]}", run.points) for run in results
     ]
     newest = results[-1]
-    path = folder / PICTURE
-    path.write_text(picture.svg(f"{newest.subject.model}: {newest.shape.name}", lines), encoding="utf-8")
-    return path
+    text = picture.svg(f"{newest.subject.model}: {newest.shape.name}", lines)
+    (folder / PICTURE).write_text(text, encoding="utf-8")
 
 
 def result_of(
