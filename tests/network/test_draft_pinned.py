@@ -43,19 +43,9 @@ def move(hub: FakeHub, tmp_path: Path) -> None:
 
 def status(hub: FakeHub, folder: Path, source: str, address: str, *words: str) -> dict[str, Any]:
     """What the role reads of a host."""
+    about = ("--served-dir", str(folder), "--address", address, "--model", MODEL, "--from", source)
     done = subprocess.run(
-        [
-            *STATUS,
-            "--served-dir",
-            str(folder),
-            "--address",
-            address,
-            "--model",
-            MODEL,
-            "--from",
-            source,
-            *words,
-        ],
+        [*STATUS, *about, *words],
         env=environment(hub, folder.parent),
         capture_output=True,
         text=True,

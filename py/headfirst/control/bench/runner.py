@@ -57,63 +57,57 @@ class BenchSettings:
     warmup: int | None = None
 
 
+@dataclass
 class BenchRun:
     """The loads of one run share no request, so that no prompt is in the engine's cache."""
 
-    def __init__(
-        self, tool: Evalscope, model: str, settings: BenchSettings, scale: Scale, watcher: LoadWatcher
-    ) -> None:
-        self._tool = tool
-        self._model = model
-        self._settings = settings
-        self._scale = scale
-        self._watcher = watcher
-        self._next = 0
+    tool: Evalscope
+    model: str
+    settings: BenchSettings
+    scale: Scale
+    watcher: LoadWatcher
+    _next: int = 0
 
     def measure(self, load: Load, halfway: Callable[[], None] | None = None) -> Point:
-        """Send the requests of one load. HeadfirstError: none was sent.
-
-        `halfway` is called when half of them have ended; the load goes on meanwhile.
-        """
-        settings = self._settings
+        """Send the requests of one load; call `halfway` after half of them. HeadfirstError: none was sent."""
+        settings = self.settings
         warmup = load.usual_warmup() if settings.warmup is None else settings.warmup
         number = settings.number or _most(load, settings.seconds)
-        self._watcher.started(load, warmup + number)
+        self.watcher.started(load, warmup + number)
         begin = time.monotonic()
 
         def progress(done: int) -> None:
             nonlocal halfway
-            self._watcher.progress(done, time.monotonic() - begin)
+            self.watcher.progress(done, time.monotonic() - begin)
             if halfway and done >= (warmup + number) // 2:
-                now, halfway = halfway, None
-                now()
+                call, halfway = halfway, None
+                call()
 
         with tempfile.TemporaryDirectory(prefix="headfirst-bench-") as scratch:
             file = Path(scratch) / "requests.jsonl"
             requests.write(self._bodies(min(warmup + number, _MOST_BODIES)), file)
             value = int(load.value) if load.kind == "concurrency" else load.value
             job = {"requests": str(file), "warmup": warmup, "number": number, "seconds": settings.seconds}
-            results = self._tool.run(
-                {**job, load.kind: value, "timeout": TIMEOUT_S, "seed": settings.seed},
-                progress,
+            results = self.tool.run(
+                {**job, load.kind: value, "timeout": TIMEOUT_S, "seed": settings.seed}, progress
             )
-            samples = [self._tool.attempt(RequestTimes, result) for result in results]
+            samples = [self.tool.attempt(RequestTimes, result) for result in results]
         if not samples:
             raise HeadfirstError("no request was sent within the time", hint="Give --seconds more.")
         measured = point(load, samples, warmup)
-        self._watcher.ended(measured)
+        self.watcher.ended(measured)
         return measured
 
     def _bodies(self, count: int) -> Iterator[dict[str, Any]]:
         indices = range(self._next, self._next + count)
         self._next = indices.stop
-        settings = self._settings
+        settings = self.settings
         if settings.dataset is not None:
             return requests.of_dataset(
-                settings.dataset, indices, model=self._model, answer=settings.shape.answer
+                settings.dataset, indices, model=self.model, answer=settings.shape.answer
             )
         return requests.of_shape(
-            settings.shape, self._scale, indices, model=self._model, seed=settings.seed, mark=settings.mark
+            settings.shape, self.scale, indices, model=self.model, seed=settings.seed, mark=settings.mark
         )
 
 
