@@ -14,6 +14,7 @@ from collecting import Warnings
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.deployment import asked_images
 from headfirst.control.deployment.asked_images import answered, refuse_changes
+from headfirst.control.deployment.hosts import running
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.image_probe import container
 from headfirst.control.image_probe.container import Answer
@@ -72,7 +73,8 @@ def images(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Images:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(container, "image_id", hosts.id)
     monkeypatch.setattr(container, "ask", hosts.ask)
-    monkeypatch.setattr(asked_images, "ssh", lambda access: contextlib.nullcontext())
+    for module in (asked_images, running):
+        monkeypatch.setattr(module, "ssh", lambda access: contextlib.nullcontext())
     return hosts
 
 

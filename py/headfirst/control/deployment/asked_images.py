@@ -14,6 +14,7 @@ from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.hosts.running import images
 from headfirst.control.deployment.kept_answers import Images, image_of, with_answers, with_kept
 from headfirst.control.deployment.model_files import model_files
 from headfirst.control.deployment.prepare import Prepared
@@ -35,27 +36,6 @@ from headfirst.decide.plan.types import Node, Plan, PlannedService
 STAGE, TITLE, READING = "probe", "Ask the engine in its image", "The engine reads its commands"
 Questions = Mapping[str, Mapping[str, Any]]
 """By the name of a rank, the command that it runs, and the files that the command reads, by path."""
-
-
-def images(cluster: Cluster, only: Service | None = None) -> Images:
-    """Which images are there, of all services or of one; "" where a host lacks it or cannot be asked."""
-    services = cluster.services if only is None else (only,)
-    found = {service.name: "" for service in services}
-    try:
-        access = host_access(cluster)
-    except NotReadyError:  # the nodes of the lab were never up
-        return found
-    for service in services:
-        head = access[service.hosts[0].name]
-        try:
-            with ssh(head) as connection:
-                id = container.image_id(head, connection, image_of(service))
-        except (NotReadyError, InputError):  # no answer, or no SSH login: the run itself reports it
-            continue
-        found[service.name] = id
-        if id:
-            kept.see(image_of(service), id)
-    return found
 
 
 class Answered(NamedTuple):

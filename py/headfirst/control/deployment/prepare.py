@@ -91,7 +91,7 @@ def prepare(
     expected = bundled.images(cluster) if bundled else {} if probe else seen(cluster)
     present: Images = {}
     if probe:  # over SSH, which a plan without hosts does not need
-        from headfirst.control.deployment.asked_images import images
+        from headfirst.control.deployment.hosts.running import images
 
         present = images(cluster)
     cluster = with_kept(cluster, {**expected, **{name: id for name, id in present.items() if id}})
