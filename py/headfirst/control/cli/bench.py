@@ -31,14 +31,6 @@ _Dataset = Annotated[
         help="Prompts in place of the shape's: a line is text, a list of messages, or an object with both.",
     ),
 ]
-_Concurrency = Annotated[
-    str | None,
-    typer.Option("--concurrency", metavar="N,…", help="Concurrent requests. Default: 1,4,16."),
-]
-_Rate = Annotated[
-    str | None,
-    typer.Option("--rate", metavar="N,…", help="Requests a second, instead of --concurrency."),
-]
 _Requests = Annotated[
     int | None,
     typer.Option("--requests", min=1, help="Requests of each load. Default: 20 or more."),
@@ -54,7 +46,6 @@ _Warmup = Annotated[
     ),
 ]  # fmt: skip
 _Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same requests.")]
-_DEFAULT = "1,4,16"
 
 
 @verb(
@@ -66,8 +57,14 @@ def bench(
     output: OutputFormat,
     shape: _Shape = "chat",
     dataset: _Dataset = None,
-    concurrency: _Concurrency = None,
-    rate: _Rate = None,
+    concurrency: Annotated[
+        str | None,
+        typer.Option("--concurrency", metavar="N,…", help="Concurrent requests. Default: 1,4,16."),
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option("--rate", metavar="N,…", help="Requests a second, instead of --concurrency."),
+    ] = None,
     requests: _Requests = None,
     seconds: _Seconds = None,
     warmup: _Warmup = None,
@@ -228,7 +225,7 @@ def _load(
             raise InputError(f"{names} exclude each other", hint="Leave one of them out.")
     return Workload(
         shape=SHAPES[shape],
-        loads=loads("rate", rate) if rate else loads("concurrency", concurrency or _DEFAULT),
+        loads=loads("rate", rate) if rate else loads("concurrency", concurrency or "1,4,16"),
         dataset=dataset,
         promised=promised,
         number=requests,

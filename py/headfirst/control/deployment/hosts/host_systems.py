@@ -41,16 +41,17 @@ class HostSystems:
 def ask(cluster: Cluster, names: Sequence[str] | None = None) -> HostSystems:
     """The systems of these hosts, or of all. Raises the error of the first that cannot be asked."""
     hosts = [access for name, access in host_access(cluster).items() if names is None or name in names]
-    answers = try_each(hosts, _ask)
-    for answer in answers.values():
+    facts: dict[str, dict[str, Any]] = {}
+    for host, answer in try_each(hosts, _ask).items():
         if isinstance(answer, HeadfirstError):
             raise answer
-    by_host = {host: _system(answer, host) for host, answer in answers.items()}  # type: ignore[arg-type]
+        facts[host] = answer
+    by_host = {host: _system(answer, host) for host, answer in facts.items()}
     gpus = {host.name for host in devices.hosts_with_driver(cluster)}
     kernels = {
         device_name(answer["kernel"], what="the kernel's release", where=host)
-        for host, answer in answers.items()
-        if isinstance(answer, dict) and host in gpus and not (answer["driver"] or answer["headers"])
+        for host, answer in facts.items()
+        if host in gpus and not (answer["driver"] or answer["headers"])
     }
     systems = sorted(set(by_host.values()), key=str)
     return HostSystems(tuple(systems), tuple(sorted(kernels)), tuple(by_host.items()))
