@@ -170,9 +170,9 @@ def test_up_prepares_locks_and_judges_the_service_alone(
     def known(*given: Any, probe: bool, ports: bool, **more: Any) -> Any:
         return prepare(*given, probe=False, **more)
 
-    def jobs(cluster: Cluster, plan: Plan) -> dict[str, Any]:
+    def builds(cluster: Cluster, plan: Plan) -> list[Any]:
         seen["built"] = [service.name for service in plan.services]
-        return {}
+        return []
 
     def run(phases: list[Phase], cluster: Cluster, **_: Any) -> RunResult:
         locked = (host for host in ("n1", "n2", "n3", "n4", "n5") if hosts.record(host, LOCK))
@@ -180,7 +180,7 @@ def test_up_prepares_locks_and_judges_the_service_alone(
         return DONE
 
     monkeypatch.setattr(starting, "prepare", known)
-    monkeypatch.setattr(starting.artifacts, "jobs", jobs)
+    monkeypatch.setattr(starting.artifacts, "builds", builds)
     monkeypatch.setattr(starting.artifacts, "build_node_wheel", lambda _: Path("wheel"))
     monkeypatch.setattr(starting, "run_phases", run)
     path = written(tmp_path)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,18 +112,13 @@ def builds(cluster: Cluster, plan: Plan) -> list[Build]:
     return [*of_engines, *others]
 
 
-def jobs(cluster: Cluster, plan: Plan) -> dict[str, Callable[[JobAdvance], ImageArchive]]:
-    """The work to do on this machine before the nodes can be changed, by name."""
-    return {made.job: partial(made.archive, cluster) for made in builds(cluster, plan)}
-
-
 def packages(cluster: Cluster, plan: Plan) -> list[Package]:
-    """Debian packages of this machine that `jobs` and the lab's nodes use."""
+    """Debian packages of this machine that builds and the lab's nodes use."""
     return [*(FOR_IMAGES if builds(cluster, plan) else ()), *(FOR_LAB if lab_of(cluster) else ())]
 
 
 def collect(cluster: Cluster, plan: Plan, built: Mapping[str, Any]) -> Artifacts:
-    """The artifacts, from the results of `jobs`."""
+    """The artifacts, from the archives of `builds` by their jobs."""
     return Artifacts(
         build_node_wheel(cache_dir("wheels")),
         {

@@ -178,9 +178,8 @@ def _carry_out(
     phases = partial(of_up, secrets=secrets, files=files, service=service)
     run = partial(run_phases, options=options, secrets=hidden, sources=sources, lease=lease)
     prepared, result, asked = Stages(service, options, reporter, phases, run).carried_out(prepared)
-    local = [*local, *asked]
     seconds = time.monotonic() - start + sum(stage.seconds for stage in (here[1] if here else []))
-    result = replace(result, stages=[*before, *local, *result.stages], seconds=seconds)
+    result = replace(result, stages=[*before, *local, *asked, *result.stages], seconds=seconds)
     return UpOutcome(
         plan=brought_by(prepared.plan, service),
         result=result,
@@ -223,7 +222,8 @@ def _prepare_here(prepared: Prepared, options: RunOptions, reporter: Reporter, *
     cluster = prepared.cluster
     service = cluster.whole_service(options.service)
     plan = brought_by(prepared.plan, service)
-    jobs: dict[str, Callable[[JobAdvance], Any]] = {**artifacts.jobs(cluster, plan)} if builds else {}
+    made = artifacts.builds(cluster, plan) if builds else []
+    jobs: dict[str, Callable[[JobAdvance], Any]] = {each.job: partial(each.archive, cluster) for each in made}
     if options.check:
         lab_nodes.lab_logins(cluster)  # reports what to do when the nodes are not up
     elif lab_nodes.lab_of(cluster):
