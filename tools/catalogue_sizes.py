@@ -265,7 +265,7 @@ def after_last(pattern: str, layers: int) -> bool:
 
 def sizes(id: str) -> dict[str, Any]:
     """`stored` and `bf16` of an entry."""
-    entry = catalogue._entry(id)
+    entry = catalogue.resolved(id)
     config = entry["config"]
     described = catalogue.lookup(id)
     stored: dict[str, Counter[str]] = {}

@@ -13,7 +13,7 @@ from headfirst.decide.plan.weights import precision
 from together import together
 
 MODELS = {id: model for id in catalogue.ids() if (model := catalogue.lookup(id))}
-WEIGHTS = {id: catalogue._entry(id)["weights"] for id in MODELS}
+WEIGHTS = {id: catalogue.resolved(id)["weights"] for id in MODELS}
 LISTS = {
     name: json.loads((Path(__file__).parent / f"data/{name}.json").read_text(encoding="utf-8"))
     for name in ("vllm-recipes", "sglang-cookbook", "lmdeploy-models")
