@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from headfirst.control.smoke.api import Api, Parser, ServiceTarget
 from headfirst.control.smoke.verdict import CASES, Case, CaseResult, SmokeReport, write_junit
 from headfirst.decide.engines.base import ReadinessProbe, RequestDialect, ScoreRequest, Task
 from headfirst.decide.engines.presets import Purpose
-from openai_server import KEY, MODEL, State, serving
+from openai_server import KEY, MODEL, serving
 
 FULL = RequestDialect(
     tool_parser="hermes",
@@ -27,6 +29,8 @@ FULL = RequestDialect(
     classify="/v1/classify",
     adapter="{model}:{adapter}",
 )
+READINESS = ReadinessProbe("/health", "", {}, ())
+TARGET = ServiceTarget(MODEL, "chat", "Stand-in", FULL)
 BARE = RequestDialect(tool_parser=None, reasoning_parser=None)
 # What a server must be for a case to pass.
 SERVERS: dict[str, dict[str, Any]] = {
@@ -121,6 +125,10 @@ BROKEN = [
 ]
 
 
+def server(name: str) -> dict[str, Any]:
+    return SERVERS.get(name.partition(".")[0], {})
+
+
 class Watched:
     """Follows a run in a list."""
 
@@ -152,15 +160,14 @@ def judged(
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_a_service_that_works_passes(name: str) -> None:
-    found = judged(name, **SERVERS.get(name.partition(".")[0], {}))
+    found = judged(name, **server(name))
     assert (found.verdict, found.case) == ("passed", name), found.why
     assert found.why
 
 
 @pytest.mark.parametrize(("name", "fault", "words"), BROKEN)
 def test_a_case_fails_where_its_feature_is_broken(name: str, fault: str, words: str) -> None:
-    server = SERVERS.get(name.partition(".")[0], {})
-    found = judged(name, faults=frozenset({fault}), **server)
+    found = judged(name, faults=frozenset({fault}), **server(name))
     assert found.verdict == "failed", found.why
     assert words in found.why
 
@@ -235,7 +242,7 @@ def test_a_case_of_another_task_is_refused_by_a_chat_service(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "embedding" not in case.tasks])
 def test_no_case_of_another_task_fails_on_an_embedding_service(name: str) -> None:
-    found = judged(name, **{**SERVERS.get(name.partition(".")[0], {}), "task": "embedding"})
+    found = judged(name, **{**server(name), "task": "embedding"})
     assert found.verdict == "not supported", found.why
 
 
@@ -289,8 +296,7 @@ def test_a_tool_that_the_model_was_free_not_to_call() -> None:
     ],
 )
 def test_a_planned_parser_that_fails_has_the_line_to_write(name: str, fault: str) -> None:
-    server = SERVERS.get(name.partition(".")[0], {})
-    found = judged(name, faults=frozenset({fault}), parsers=parsers("Write parsers=none."), **server)
+    found = judged(name, faults=frozenset({fault}), parsers=parsers("Write parsers=none."), **server(name))
     assert (found.verdict, found.hint) == ("failed", "Write parsers=none.")
 
 
@@ -308,7 +314,7 @@ def test_a_parser_that_is_not_planned_has_the_reason_and_the_line(name: str) -> 
 
 
 def test_a_client_that_leaves_really_does() -> None:
-    with serving() as (url, state), Api(url, KEY, target(), 5) as api:
+    with serving() as (url, state), Api(url, KEY, TARGET, 5) as api:
         runner.run(api, [CASES["stream.abort"]], Watched(), str)
         assert state.left.wait(5)
 
@@ -325,9 +331,6 @@ def test_a_context_that_is_not_reported() -> None:
 
 @pytest.mark.parametrize("slow", ["no answer", "no end"])
 def test_an_answer_that_does_not_come(slow: str) -> None:
-    import socket
-    import threading
-
     def drip(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
@@ -343,7 +346,7 @@ def test_an_answer_that_does_not_come(slow: str) -> None:
         thread = threading.Thread(target=drip, args=[listener], daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with Api(url, KEY, ServiceTarget(MODEL, "chat", "Stand-in", FULL), 1.0) as api:
+        with Api(url, KEY, TARGET, 1.0) as api:
             [found] = runner.run(api, [CASES["chat.answer"]], Watched(), str).results
         ended.set()
     assert (found.verdict, found.why) == ("failed", "no complete answer within 1 s")
@@ -351,35 +354,30 @@ def test_an_answer_that_does_not_come(slow: str) -> None:
 
 
 def test_nothing_listens() -> None:
-    readiness = ReadinessProbe("/health", "", {}, ())
-    with Api("http://127.0.0.1:1", KEY, ServiceTarget(MODEL, "chat", "Stand-in", FULL), 5) as api:
+    with Api("http://127.0.0.1:1", KEY, TARGET, 5) as api:
         [found] = runner.run(api, [CASES["chat.answer"]], Watched(), str).results
         assert "connection was closed" in found.why
         with pytest.raises(NotReadyError, match="not ready"):
-            api.require_ready(readiness)
+            api.require_ready(READINESS)
 
 
 def test_a_service_that_still_starts() -> None:
-    readiness = ReadinessProbe("/health", "", {}, ())
-    for faults, ready in ((frozenset({"not-ready"}), False), (frozenset(), True)):
-        with serving(faults=faults) as (url, _), Api(url, KEY, target(), 5) as api:
-            if ready:
-                api.require_ready(readiness)
-            else:
-                with pytest.raises(NotReadyError, match="503"):
-                    api.require_ready(readiness)
+    with (
+        serving(faults=frozenset({"not-ready"})) as (url, _),
+        Api(url, KEY, TARGET, 5) as api,
+        pytest.raises(NotReadyError, match="503"),
+    ):
+        api.require_ready(READINESS)
+    with serving() as (url, _), Api(url, KEY, TARGET, 5) as api:
+        api.require_ready(READINESS)
 
 
-def target(task: Task = "chat") -> ServiceTarget:
-    return ServiceTarget(MODEL, task, "Stand-in", FULL)
-
-
-def test_lines_have_no_secret_and_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_have_no_secret_and_no_control_characters() -> None:
     def hostile(api: Api) -> str:
         return f"\x1b[2J{KEY}\nsecond \u202e line {'x' * 1000}"
 
     watched = Watched()
-    with serving() as (url, _), Api(url, KEY, target(), 5) as api:
+    with serving() as (url, _), Api(url, KEY, TARGET, 5) as api:
         case = Case("a.b", frozenset({"chat"}), hostile)
         report = runner.run(api, [case], watched, lambda text: text.replace(KEY, "***"))
     why = report.results[0].why
@@ -395,7 +393,7 @@ def test_the_environment_of_the_client_is_not_used(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("OPENAI_ORG_ID", "org-of-the-user")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Secret: of-the-user")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    with serving() as (url, state), Api(url, KEY, target(), 5) as api:
+    with serving() as (url, state), Api(url, KEY, TARGET, 5) as api:
         api.chat()
     [headers] = state.headers
     assert not any("of-the-user" in value for value in headers.values())
@@ -440,12 +438,7 @@ def test_white_space_in_json_comes_to_an_end(dialect: RequestDialect, penalty: i
 
 
 def test_the_stand_in_sees_the_users_parameters() -> None:
-    with serving() as (url, state), Api(url, KEY, target(), 5) as api:
+    with serving() as (url, state), Api(url, KEY, TARGET, 5) as api:
         runner.run(api, [CASES["sampling.seed"], CASES["structured.regex"]], Watched(), str)
-    bodies = sent(state)
-    assert bodies[0]["seed"] == 42
-    assert bodies[-1]["regex"] == "(yes|no)-[0-9]{3}"
-
-
-def sent(state: State) -> list[dict[str, Any]]:
-    return state.bodies
+    assert state.bodies[0]["seed"] == 42
+    assert state.bodies[-1]["regex"] == "(yes|no)-[0-9]{3}"
