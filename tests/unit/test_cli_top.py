@@ -75,9 +75,7 @@ class Source:
 
 
 def drive(
-    act: Callable[[Pilot[None], Source], Awaitable[None]],
-    interval: float = 60.0,
-    source: Source | None = None,
+    act: Callable[[Pilot[None], Top], Awaitable[None]], interval: float = 60.0, source: Source | None = None
 ) -> Top:
     """The screen after `act`."""
     source = source or Source()
@@ -89,7 +87,7 @@ def drive(
                 if table(top, "ranks").row_count or not source.gate.is_set():
                     break
                 await pilot.pause(0.02)
-            await act(pilot, source)
+            await act(pilot, top)
 
     asyncio.run(run())
     return top
@@ -110,9 +108,7 @@ def summary(top: Top) -> str:
 
 
 def test_what_it_shows() -> None:
-    async def act(pilot: Pilot[None], source: Source) -> None:
-        top = pilot.app
-        assert isinstance(top, Top)
+    async def act(pilot: Pilot[None], top: Top) -> None:
         assert column(top, "replicas", "tokens/s") == ["50.0", "7.5", ""]
         assert column(top, "replicas", "KV") == ["25%", "25%", ""]
         assert column(top, "replicas", "state") == ["answers", "answers", "problem"]
@@ -196,9 +192,7 @@ def test_gpus_have_columns_where_there_are_some() -> None:
     first, *others = NOW.ranks
     gpus = Source(Snapshot(NOW.replicas, (replace(first, gpus=used), *others)))
 
-    async def shown(pilot: Pilot[None], source: Source) -> None:
-        top = pilot.app
-        assert isinstance(top, Top)
+    async def shown(pilot: Pilot[None], top: Top) -> None:
         assert column(top, "ranks", "GPU GiB") == ["117/159", "", ""]
         assert table(top, "ranks").virtual_size.width <= 80
         assert column(top, "ranks", "use") == ["90%", "", ""]
@@ -210,28 +204,24 @@ def test_gpus_have_columns_where_there_are_some() -> None:
 
     drive(shown, source=gpus)
 
-    async def absent(pilot: Pilot[None], source: Source) -> None:
-        assert isinstance(pilot.app, Top)
-        assert len(table(pilot.app, "ranks").columns) == len(RANK_COLUMNS)
+    async def absent(pilot: Pilot[None], top: Top) -> None:
+        assert len(table(top, "ranks").columns) == len(RANK_COLUMNS)
 
     drive(absent)
 
 
 def test_hosts_do_not_control_the_terminal() -> None:
-    async def act(pilot: Pilot[None], source: Source) -> None:
-        assert isinstance(pilot.app, Top)
-        assert column(pilot.app, "ranks", "host")[2] == "node3"
-        assert column(pilot.app, "ranks", "state")[2] == "unreachable"
-        assert "no route" in str(pilot.app.query_one("#problems", Static).render())
-        assert "\x1b" not in str(pilot.app.query_one("#problems", Static).render())
+    async def act(pilot: Pilot[None], top: Top) -> None:
+        assert column(top, "ranks", "host")[2] == "node3"
+        assert column(top, "ranks", "state")[2] == "unreachable"
+        assert "no route" in str(top.query_one("#problems", Static).render())
+        assert "\x1b" not in str(top.query_one("#problems", Static).render())
 
     drive(act)
 
 
 def test_the_filter_goes_round_the_services() -> None:
-    async def act(pilot: Pilot[None], source: Source) -> None:
-        top = pilot.app
-        assert isinstance(top, Top)
+    async def act(pilot: Pilot[None], top: Top) -> None:
         found = []
         for _ in range(3):
             await pilot.press("f")
@@ -246,9 +236,7 @@ def test_the_filter_goes_round_the_services() -> None:
 
 
 def test_sorting_is_by_value_with_the_unknown_last() -> None:
-    async def act(pilot: Pilot[None], source: Source) -> None:
-        top = pilot.app
-        assert isinstance(top, Top)
+    async def act(pilot: Pilot[None], top: Top) -> None:
         for _ in range(REPLICA_COLUMNS.index("tokens/s")):
             await pilot.press("s")
         assert column(top, "replicas", "tokens/s") == ["7.5", "50.0", ""]
@@ -263,21 +251,21 @@ def test_sorting_is_by_value_with_the_unknown_last() -> None:
 
 
 def test_it_looks_again_and_never_twice_at_a_time() -> None:
-    async def again(pilot: Pilot[None], source: Source) -> None:
+    async def again(pilot: Pilot[None], top: Top) -> None:
         for _ in range(200):
             if source.looks >= 3:
                 return
             await pilot.pause(0.05)
         pytest.fail("it did not look again")
 
-    drive(again, interval=0.05)
-    slow = Source()
+    source, slow = Source(), Source()
+    drive(again, interval=0.05, source=source)
     slow.gate.clear()
 
-    async def wait(pilot: Pilot[None], source: Source) -> None:
+    async def wait(pilot: Pilot[None], top: Top) -> None:
         await pilot.pause(0.5)
-        assert source.looks == 0
-        source.gate.set()
+        assert slow.looks == 0
+        slow.gate.set()
         await pilot.press("q")
 
     drive(wait, interval=0.05, source=slow)
@@ -317,7 +305,7 @@ def test_json_has_a_reading_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_q_ends_it() -> None:
-    async def act(pilot: Pilot[None], source: Source) -> None:
+    async def act(pilot: Pilot[None], top: Top) -> None:
         await pilot.press("q")
 
     assert drive(act).return_code == 0
