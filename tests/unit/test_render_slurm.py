@@ -43,6 +43,7 @@ class Job:
         model_in(folder, plan)
         self.programs = Programs(folder / "programs")
         self.programs.record("srun", SRUN)
+        self.programs.record("python3")
         self.programs.add("scontrol", "echo n0; echo n1\n")
         self.programs.add("ip", IP)
         # The service answers at once, and nothing waits for long.
@@ -64,6 +65,12 @@ class Job:
         done = self.programs.run("bash", path, cwd=self.folder, environment=variables | environment)
         return done.returncode, done.stdout, done.stderr
 
+    def refused(self, tasks: int = 2) -> str:
+        """Why it ended before a rank started."""
+        code, _, error = self.run(tasks)
+        assert (code, self.programs.records("python3")) == (1, [])
+        return error
+
 
 def lab(folder: Path, *settings: str) -> Plan:
     return planned("lab.ini", f"weights_dir={folder}/models", *settings)
@@ -72,7 +79,6 @@ def lab(folder: Path, *settings: str) -> Plan:
 def test_each_rank_is_that_of_the_plan(tmp_path: Path) -> None:
     plan = with_words(lab(tmp_path), ODD)
     job = Job(tmp_path, plan)
-    job.programs.record("python3")
     code, out, error = job.run()
     assert code == 0, error
     assert "head: 127.0.0.21" in out
@@ -89,7 +95,7 @@ def test_each_rank_is_that_of_the_plan(tmp_path: Path) -> None:
         assert {name: environment[name] for name in expected} == expected
 
 
-def test_what_slurm_is_asked_for(tmp_path: Path) -> None:
+def test_what_slurm_is_asked_for() -> None:
     made = slurm.files(planned("a100x4.ini"), HEADER, "pyxis")["headfirst-engine.sbatch"].text
     options = [line.removeprefix("#SBATCH ") for line in made.splitlines() if line.startswith("#SBATCH")]
     assert {"--nodes=4", "--ntasks-per-node=1", "--gres=gpu:8", "--exclusive"} <= set(options)
@@ -126,22 +132,14 @@ def test_a_part_of_the_hosts_is_not_exclusive() -> None:
 )
 def test_nothing_starts_where_a_file_is_missing(tmp_path: Path, missing: str, message: str) -> None:
     job = Job(tmp_path, lab(tmp_path))
-    job.programs.record("python3")
     (tmp_path / missing).unlink()
-    code, _, error = job.run()
-    assert code == 1
-    assert message in error
-    assert job.programs.records("python3") == []
+    assert message in job.refused()
 
 
 def test_a_cache_that_cannot_be_written_ends_the_job(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     job = Job(tmp_path, lab(tmp_path, f"engine_cache_dir={tmp_path}/file/cache"))
-    job.programs.record("python3")
-    code, _, error = job.run()
-    assert code == 1
-    assert "engine_cache_dir=" in error
-    assert job.programs.records("python3") == []
+    assert "engine_cache_dir=" in job.refused()
 
 
 def test_the_job_ends_as_the_ranks_end(tmp_path: Path) -> None:
@@ -176,7 +174,6 @@ def test_a_venv_must_be_named(tmp_path: Path) -> None:
 def test_pyxis_mounts_what_the_plan_mounts(tmp_path: Path) -> None:
     plan = lab(tmp_path, f"engine_cache_dir={tmp_path}/cache")
     job = Job(tmp_path, plan, "pyxis")
-    job.programs.record("python3")
     assert job.run()[0] == 0
     words, _ = job.programs.records("srun")[1]
     container = plan.services[0].replicas[0].nodes[0].container.without_files()
@@ -194,7 +191,6 @@ def test_pyxis_mounts_what_the_plan_mounts(tmp_path: Path) -> None:
 def test_apptainer_binds_what_the_plan_mounts(tmp_path: Path) -> None:
     plan = lab(tmp_path)
     job = Job(tmp_path, plan, "apptainer")
-    job.programs.record("python3")
     job.programs.record("apptainer", 'while [ "$1" != bash ]; do shift; done\nexec "$@"\n')
     code, _, error = job.run(HEADFIRST_IMAGE="/images/my engine.sif")
     assert code == 0, error
@@ -222,7 +218,6 @@ def test_images_as_enroot_writes_them(image: str, expected: str) -> None:
 
 def test_words_cannot_end_the_script_of_the_ranks(tmp_path: Path) -> None:
     job = Job(tmp_path, with_words(lab(tmp_path), ["a\nRANK\ntouch evil\n", "RANK_END"]))
-    job.programs.record("python3")
     code, _, error = job.run()
     assert code == 0, error
     arguments, _ = job.programs.records("python3")[0]
@@ -282,7 +277,6 @@ def test_the_steps_of_a_divided_service_have_hosts_of_their_own(tmp_path: Path) 
     # No container has the router's file here.
     mounted = 'sed "s|/etc/headfirst/router.env|$SLURM_SUBMIT_DIR/secrets/router.env|"'
     job.programs.record("srun", SRUN.replace("$(cat;", f"$({mounted};"))
-    job.programs.record("python3")
     code, _, error = job.run(tasks=4)
     assert code == 0, error
     steps = [words[: words.index("bash")] for words, _ in job.programs.records("srun")][1:]
@@ -321,10 +315,7 @@ def test_a_port_in_use_ends_the_job_before_the_start(
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         job = Job(tmp_path, plan(tmp_path, f"{setting}={port}"))
-        job.programs.record("python3")
         job.programs.add("ip", IP.replace("127.0.0.2$((SLURM_PROCID + 1))", "127.0.0.1"))
-        code, _, error = job.run(tasks=tasks)
-    assert code == 1
+        error = job.refused(tasks)
     assert f"Port {port} of" in error
     assert f"-e {setting}=" in error
-    assert job.programs.records("python3") == []
