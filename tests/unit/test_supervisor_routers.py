@@ -13,8 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from http.server import HTTPServer
 from pathlib import Path
 
 import httpx
@@ -24,7 +24,7 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.decide.plan.front.router import command, with_replicas
 from headfirst.node.supervisor.records import GenerationRecord
 from headfirst.node.supervisor.registration import RouterApi, Worker, drain, is_needed, missing
-from serving import QuietHandler, free_port
+from serving import QuietHandler, free_port, serving
 
 WORKER = Path(__file__).parents[1] / "slow_worker.py"
 KEY, ADMIN_KEY = "sk-of-the-service", "key-of-the-supervisors"
@@ -322,18 +322,21 @@ def test_names_of_models_and_states_need_no_key(lan: Lan) -> None:
     assert httpx.get(f"{lan.url}/get_server_info").status_code == 401
 
 
-def replying(status: int, body: bytes, headers: dict[str, str] | None = None) -> HTTPServer:
+def replying(left: list[tuple[int, bytes]], **headers: str) -> AbstractContextManager[str]:
+    """A router that gives these answers, the last one ever after; status 0 closes the connection."""
+
     class Handler(QuietHandler):
         def do_GET(self) -> None:
+            status, body = left.pop(0) if len(left) > 1 else left[0]
+            if not status:
+                return
             self.send_response(status)
-            for name, value in (headers or {}).items():
+            for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    return server
+    return serving(Handler)
 
 
 GOOD = {"id": "01a20327-f11f-7008-bf4e-189e8d1103ee", "url": "http://a", "status": "ready", "load": 0}
@@ -353,46 +356,21 @@ GOOD = {"id": "01a20327-f11f-7008-bf4e-189e8d1103ee", "url": "http://a", "status
     ],
 )
 def test_an_answer_that_no_router_gives_is_refused(workers: object) -> None:
-    server = replying(200, json.dumps({"workers": workers}).encode())
-    with pytest.raises(UntrustedError):
-        RouterApi(f"http://127.0.0.1:{server.server_port}", ADMIN_KEY).workers()
-    server.shutdown()
+    with replying([(200, json.dumps({"workers": workers}).encode())]) as url, pytest.raises(UntrustedError):
+        RouterApi(url, ADMIN_KEY).workers()
 
 
 def test_a_replica_is_the_one_at_exactly_its_address() -> None:
     listed = [GOOD | {"url": f"http://{host}:30000"} for host in ("a", "b", "c")]
-    server = replying(200, json.dumps({"workers": listed}).encode())
-    router = RouterApi(f"http://127.0.0.1:{server.server_port}", ADMIN_KEY)
-    for host in ("b", "c"):
-        assert (worker := router.worker(f"http://{host}:30000")) and worker.url == f"http://{host}:30000"
-    assert router.worker("http://b:3000") is router.worker("http://d:30000") is None
-    server.shutdown()
+    with replying([(200, json.dumps({"workers": listed}).encode())]) as url:
+        router = RouterApi(url, ADMIN_KEY)
+        for host in ("b", "c"):
+            assert (worker := router.worker(f"http://{host}:30000")) and worker.url == f"http://{host}:30000"
+        assert router.worker("http://b:3000") is router.worker("http://d:30000") is None
 
 
 def draining(requests: int) -> bytes:
     return json.dumps({"workers": [GOOD | {"status": "draining", "load": requests}]}).encode()
-
-
-class Failing:
-    """A router that fails, once or always; then its replica has 7 requests, then none."""
-
-    def __init__(self, status: int, body: bytes, *, always: bool = False) -> None:
-        bad = [(status, body)] * (1000 if always else 1)
-        self.answers = [*bad, (200, draining(7)), (200, draining(0))]
-        parent = self
-
-        class Handler(QuietHandler):
-            def do_GET(self) -> None:
-                status, body = parent.answers.pop(0)
-                if not status:
-                    return  # the connection is closed
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(body)
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
 
 NO_ANSWERS = [(500, b"{}"), (409, b"{}"), (401, b"{}"), (200, b"soon"), (0, b"")]
@@ -400,25 +378,25 @@ NO_ANSWERS = [(500, b"{}"), (409, b"{}"), (401, b"{}"), (200, b"soon"), (0, b"")
 
 @pytest.mark.parametrize(("status", "body"), NO_ANSWERS)
 def test_a_router_that_fails_does_not_answer_that_nothing_runs(status: int, body: bytes) -> None:
-    router = Failing(status, body)
-    assert drain("http://a", [RouterApi(router.url, ADMIN_KEY)], 30) == (0, {})
-    assert router.answers == []
-    router.server.shutdown()
+    """It fails once; then its replica has 7 requests, then none."""
+    answers = [(status, body), (200, draining(7)), (200, draining(0))]
+    with replying(answers) as url:
+        assert drain("http://a", [RouterApi(url, ADMIN_KEY)], 30) == (0, {})
+    assert len(answers) == 1
 
 
 def test_a_drain_reports_the_routers_whose_requests_are_not_known() -> None:
-    router, sure, late = Failing(500, b"{}", always=True), replying(200, draining(7)), socket.socket()
-    late.bind(("127.0.0.1", 0))
     gone = f"http://127.0.0.1:{free_port()}"  # one that stops refuses connections while its requests go on
-    slow = f"http://127.0.0.1:{late.getsockname()[1]}"
-    late.listen()
-    urls = [router.url, f"http://127.0.0.1:{sure.server_port}", slow, gone]
-    left, unknown = drain("http://a", [RouterApi(url, ADMIN_KEY, timeout_s=0.2) for url in urls], 1)
-    assert (left, [*unknown]) == (7, [router.url, slow, gone])
-    assert "500" in unknown[router.url]
-    late.close()
-    for server in (router.server, sure):
-        server.shutdown()
+    with (
+        replying([(500, b"{}")]) as failing,
+        replying([(200, draining(7))]) as sure,
+        socket.create_server(("127.0.0.1", 0)) as late,
+    ):
+        slow = f"http://127.0.0.1:{late.getsockname()[1]}"
+        routers = [RouterApi(url, ADMIN_KEY, timeout_s=0.2) for url in (failing, sure, slow, gone)]
+        left, unknown = drain("http://a", routers, 1)
+    assert (left, [*unknown]) == (7, [failing, slow, gone])
+    assert "500" in unknown[failing]
 
 
 def test_a_router_whose_key_was_replaced_answers_to_the_new_one(lan: Lan) -> None:
@@ -440,11 +418,11 @@ def test_a_replica_that_is_not_ready_keeps_its_requests_counted(monkeypatch: pyt
 
 
 def test_an_answer_without_an_end_and_a_redirect_are_refused() -> None:
-    server = replying(200, b" " * (2 << 20))
-    with pytest.raises(UntrustedError):
-        RouterApi(f"http://127.0.0.1:{server.server_port}", ADMIN_KEY).workers()
-    moved = replying(302, b"{}", {"Location": f"http://127.0.0.1:{server.server_port}/workers"})
-    with pytest.raises(NotReadyError, match="302"):
-        RouterApi(f"http://127.0.0.1:{moved.server_port}", ADMIN_KEY).workers()
-    server.shutdown()
-    moved.shutdown()
+    with (
+        replying([(200, b" " * (2 << 20))]) as url,
+        replying([(302, b"{}")], Location=f"{url}/workers") as moved,
+    ):
+        with pytest.raises(UntrustedError):
+            RouterApi(url, ADMIN_KEY).workers()
+        with pytest.raises(NotReadyError, match="302"):
+            RouterApi(moved, ADMIN_KEY).workers()
