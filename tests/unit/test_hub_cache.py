@@ -10,6 +10,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import fake_hub
 import pytest
@@ -45,6 +46,13 @@ def described(
     return describe(fake_hub.MODEL, source, revision=revision, environment={VARIABLES[source]: hub.url})
 
 
+def requests(hub: fake_hub.FakeHub, first: Checkpoint, source: str = "huggingface", **more: Any) -> int:
+    """How many a repeat sends, which describes the same."""
+    hub.requests.clear()
+    assert described(hub, source, **more) == first
+    return len(hub.requests)
+
+
 def stored(tmp_path: Path) -> Path:
     (file,) = (tmp_path / "cache").rglob("*.zip")
     return file
@@ -54,17 +62,13 @@ def stored(tmp_path: Path) -> Path:
 def test_a_repeat_sends_one_request(hub: fake_hub.FakeHub, source: str) -> None:
     first = described(hub, source)
     assert len(hub.requests) > 4
-    hub.requests.clear()
-    assert described(hub, source) == first
-    assert len(hub.requests) == 1
+    assert requests(hub, first, source) == 1
     assert first.source == "hub"
 
 
 def test_a_repeat_at_a_full_commit_sends_none(hub: fake_hub.FakeHub) -> None:
     first = described(hub, revision=fake_hub.COMMIT)
-    hub.requests.clear()
-    assert described(hub, revision=fake_hub.COMMIT) == first
-    assert not hub.requests
+    assert requests(hub, first, revision=fake_hub.COMMIT) == 0
 
 
 def test_a_branch_and_its_commit_share_what_is_stored(hub: fake_hub.FakeHub) -> None:
@@ -140,9 +144,7 @@ def test_damage_is_read_from_the_hub_again(
     first = described(hub, revision=fake_hub.COMMIT)
     damage(stored(tmp_path))
     assert described(hub, revision=fake_hub.COMMIT) == first
-    hub.requests.clear()
-    assert described(hub, revision=fake_hub.COMMIT) == first
-    assert not hub.requests
+    assert requests(hub, first, revision=fake_hub.COMMIT) == 0
 
 
 def test_the_oldest_are_removed(
@@ -161,9 +163,7 @@ def test_the_oldest_are_removed(
     assert not hub.requests
 
 
-def test_a_folder_that_cannot_be_written_costs_time_only(
-    hub: fake_hub.FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written_costs_time_only(hub: fake_hub.FakeHub, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     assert described(hub).source == "hub"
 
