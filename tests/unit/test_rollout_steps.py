@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,9 @@ def change(*hosts: str, restart: bool = True, fallback: str = "old") -> dict[str
     }
 
 
-def lines(steps: list[Step]) -> list[str]:
-    return [f"{step.do} {' '.join(step.hosts)}" for step in steps]
+def text(steps: Iterable[Step]) -> str:
+    """Each step with the numbers of its hosts."""
+    return ", ".join(" ".join([step.do, *(host[-1] for host in step.hosts)]) for step in steps)
 
 
 BOTH = change("node0", "node1")
@@ -48,58 +50,30 @@ RANKS = [rank(0, old=1.0), rank(1, old=1.0)]
 
 
 def test_everything_that_can_be_refused_comes_before_the_first_stop() -> None:
-    assert lines(rollout.prepare(RANKS, BOTH, ALL)) == [
-        "record node0 node1",
-        "create node0 node1",
-        "pause node0 node1",
-        "announce node0 node1",
-    ]
-    assert lines(rollout.run(RANKS, BOTH, ALL)) == [
-        "drain node0",
-        "stop node0",
-        "stop node1",
-        "back_up node0",
-        "name node0 node1",
-        "start node0",
-        "start node1",
-        "wait node0 node1",
-        "prove node0",
-        "route node0",
-        "keep node0 node1",
-    ]
+    assert text(rollout.prepare(RANKS, BOTH, ALL)) == "record 0 1, create 0 1, pause 0 1, announce 0 1"
+    assert text(rollout.run(RANKS, BOTH, ALL)) == (
+        "drain 0, stop 0, stop 1, back_up 0, name 0 1, start 0, start 1, wait 0 1, prove 0, route 0, keep 0 1"
+    )
 
 
 def test_what_runs_as_planned_is_proven_and_left_alone() -> None:
     same = change("node0", "node1", restart=False, fallback="")
     ranks = [rank(0, new=1.0), rank(1, new=1.0)]
-    assert lines(rollout.prepare(ranks, same, ALL)) == ["record node0 node1"]
-    assert lines(rollout.run(ranks, same, ALL)) == [
-        "wait node0 node1",
-        "prove node0",
-        "keep node0 node1",
-        "route node0",
-    ]
+    assert text(rollout.prepare(ranks, same, ALL)) == "record 0 1"
+    assert text(rollout.run(ranks, same, ALL)) == "wait 0 1, prove 0, keep 0 1, route 0"
     assert rollout.way_back(ranks, same, ALL, lost={"node1"}) == ([], [], [])
-    assert lines(rollout.way_back(ranks, same, ALL, lost=()).stop) == ["stop node0", "stop node1"]
+    assert text(rollout.way_back(ranks, same, ALL, lost=()).stop) == "stop 0, stop 1"
 
 
 def test_the_way_back_starts_what_served() -> None:
     way = rollout.way_back(RANKS, BOTH, ALL, lost=())
-    assert lines(way.stop) == ["drain node0", "stop node0", "stop node1"]
-    assert lines(way.serve) == [
-        "restore node0",
-        "name node0 node1",
-        "start node0",
-        "start node1",
-        "wait node0 node1",
-        "route node0",
-        "keep node0 node1",
-    ]
+    assert text(way.stop) == "drain 0, stop 0, stop 1"
+    assert text(way.serve) == "restore 0, name 0 1, start 0, start 1, wait 0 1, route 0, keep 0 1"
     assert {step.generation for step in way.serve if step.do in ("name", "start", "wait", "keep")} == {"old"}
     assert all(step.back for step in (*way.stop, *way.serve))
     assert way.revive == []
     without_a_host = rollout.way_back(RANKS, BOTH, ALL, lost={"node1"})
-    assert lines(without_a_host.stop) == ["drain node0", "stop node0"]
+    assert text(without_a_host.stop) == "drain 0, stop 0"
     assert without_a_host.serve == []
 
 
@@ -108,15 +82,12 @@ def test_what_ran_in_the_place_of_ranks_that_did_not_run_returns_instead_of_them
     displaced = [rank(0, running=False, beside=("engine-chat",), old=1.0), rank(1, running=False, old=1.0)]
     way = rollout.way_back(displaced, BOTH, ALL, lost=())
     assert way.serve == []
-    assert lines(way.revive) == ["revive_displaced node0"]
+    assert text(way.revive) == "revive_displaced 0"
 
 
 def test_ranks_that_had_others_on_other_hosts_get_the_name_back() -> None:
     first = change("node0", fallback="")
-    assert lines(rollout.way_back([rank(0, old=1.0)], first, ALL, lost=()).revive) == [
-        "name node0",
-        "revive node0",
-    ]
+    assert text(rollout.way_back([rank(0, old=1.0)], first, ALL, lost=()).revive) == "name 0, revive 0"
     never_served = [rank(0, old=0.0)]
     assert rollout.way_back(never_served, first, ALL, lost=()).revive == []
 
