@@ -21,6 +21,7 @@ from headfirst.decide import engines
 from headfirst.decide.diagnose import logs
 from headfirst.decide.diagnose.log_lines import log_line
 from headfirst.decide.diagnose.log_words import words_of
+from headfirst.decide.diagnose.types import Diagnosis
 from typer.testing import CliRunner
 
 LOGS = DATA / "logs"
@@ -123,7 +124,13 @@ def test_what_collects_logs_is_recognised(line: str, source: str, rank: str, clo
     assert "\x1b" not in read.text
 
 
-def test_standard_input_and_exit_codes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def of_text(folder: Path, text: str) -> Diagnosis:
+    file = folder / "engine.log"
+    file.write_text(text)
+    return of_logs([str(file)])
+
+
+def test_standard_input_and_exit_codes(tmp_path: Path) -> None:
     text = (LOGS / "docker-memlock.log").read_bytes()
     done = CliRunner().invoke(app, ["diagnose", "--log", "-"], input=text)
     assert done.exit_code == 1
@@ -150,40 +157,31 @@ def test_standard_input_and_exit_codes(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_a_rank_that_waits_for_the_others(tmp_path: Path) -> None:
-    file = tmp_path / "rank1.log"
-    file.write_text(
+    text = (
         "[2026-01-01 00:00:00 TP8] server_args=ServerArgs()\n"
         "[2026-01-01 00:00:01 TP8] Init torch distributed begin.\n"
         "[2026-01-01 00:09:00 TP8] still here\n"
     )
-    found = of_logs([str(file)]).decisive
-    assert found
-    assert (found.rule, found.line) == ("hang-rendezvous", 2)
+    found = of_text(tmp_path, text).decisive
+    assert found and (found.rule, found.line) == ("hang-rendezvous", 2)
     assert "GLOO_SOCKET_IFNAME" in found.fix
 
 
 def test_an_error_of_a_request_is_no_failure(tmp_path: Path) -> None:
-    file = tmp_path / "serving.log"
     served = "(APIServer pid=1) INFO:     Application startup complete. vllm\n"
     error = "(APIServer pid=1) ERROR 01-01 00:00:00 [serving.py:1] ValueError: --max-model-len is 8 tokens\n"
-    file.write_text(served + error)
-    assert of_logs([str(file)]).ready
-    file.write_text(served + error + "CUDA out of memory. Tried to allocate 2.00 GiB\n")
-    assert not of_logs([str(file)]).ready
+    assert of_text(tmp_path, served + error).ready
+    assert not of_text(tmp_path, f"{served}{error}CUDA out of memory. Tried to allocate 2.00 GiB\n").ready
 
 
 def test_the_words_of_a_user_are_not_read(tmp_path: Path) -> None:
-    file = tmp_path / "requests.log"
-    file.write_text("INFO vllm Received request chatcmpl-1: prompt: 'Why CUDA out of memory?', params: 1\n")
-    assert of_logs([str(file)]).decisive is None
+    text = "INFO vllm Received request chatcmpl-1: prompt: 'Why CUDA out of memory?', params: 1\n"
+    assert of_text(tmp_path, text).decisive is None
 
 
 def test_secrets_are_masked(tmp_path: Path) -> None:
-    file = tmp_path / "secret.log"
-    file.write_text(
-        "vllm: ValueError: --api-key=sesame1234 or hf_abcdefghijkl at https://me:pw@host/ for --port\n"
-    )
-    found = of_logs([str(file)])
+    text = "vllm: ValueError: --api-key=sesame1234 or hf_abcdefghijkl at https://me:pw@host/ for --port\n"
+    found = of_text(tmp_path, text)
     assert found.decisive
     for secret in ("sesame1234", "hf_abcdefghijkl", "pw@"):
         assert secret not in found.model_dump_json()
@@ -232,13 +230,9 @@ def test_broken_bytes_do_no_harm_and_little_is_kept(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_the_name_of_an_engine_each_has_a_step(tmp_path: Path) -> None:
-    path = tmp_path / "rank.log"
-    path.write_text("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
-    found = of_logs([str(path)]).decisive
-    assert found
-    assert "SGLang: Lower --mem-fraction-static" in found.fix
+    text = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+    found = of_text(tmp_path, text).decisive
+    assert found and "SGLang: Lower --mem-fraction-static" in found.fix
     assert "vLLM: Lower --gpu-memory-utilization" in found.fix
-    path.write_text("INFO vllm started\nRuntimeError: CUDA out of memory. Tried to allocate 2 GiB\n")
-    found = of_logs([str(path)]).decisive
-    assert found
-    assert "SGLang" not in found.fix
+    found = of_text(tmp_path, f"INFO vllm started\n{text}").decisive
+    assert found and "SGLang" not in found.fix
