@@ -166,21 +166,8 @@ def test_it_installs_and_its_command_says_its_version(tmp_path: Path) -> None:
     wheel = build_node_wheel(tmp_path)
     venv.create(tmp_path / "venv", system_site_packages=False, with_pip=False)
     python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "--python",
-            str(python),
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--no-index",
-            str(wheel),
-        ],
-        check=True,
-    )
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
     # The dependencies come from this interpreter: the test needs no index.
     site = next(path for path in sys.path if path.endswith("site-packages"))
     command = tmp_path / "venv" / "bin" / "headfirst-weights"
