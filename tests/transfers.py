@@ -79,10 +79,8 @@ class Members:
 
     def run(self, *arguments: str) -> list[dict[str, Any]]:
         """All members at once, to their end; their results."""
-        with ended(self.start(index, arguments) for index in range(self.count)) as members:
-            for member in members:
-                _, errors = member.communicate(timeout=LIMIT_S)
-                assert member.returncode == 0, errors
+        for code, errors in outcomes(self.start(index, arguments) for index in range(self.count)):
+            assert code == 0, errors
         return [self.result(index) for index in range(self.count)]
 
 
@@ -91,6 +89,13 @@ def signing(folder: Path, index: int) -> list[str]:
     file = folder / "signing.key"
     signed_by = ["--signed-by", Key.of_file(file, make=True).public]
     return [*signed_by, "--signing-key", str(file)] if index == 0 else signed_by
+
+
+def outcomes(processes: Iterator[subprocess.Popen[str]]) -> list[tuple[int, str]]:
+    """The exit code and the errors of each, once all have ended."""
+    with ended(processes) as started:
+        errors = [process.communicate(timeout=LIMIT_S)[1] for process in started]
+        return [(process.returncode, text) for process, text in zip(started, errors, strict=True)]
 
 
 @contextmanager

@@ -20,13 +20,14 @@ from headfirst.node.weights.files import list_files
 from headfirst.node.weights.proof.checkpoint_check import INDEX, read_index
 from headfirst.node.weights.proof.verify import verify
 from headfirst.node.weights.status import look
-from transfers import LIMIT_S, Members, ended
+from transfers import Members, ended, outcomes
 from weights_checkpoints import BF16, Array, bits_equal, fp8_weight, load, reference, scales, write_checkpoint
 
 LAYERS = 6
 EMBEDDING, HEAD = "model-1.safetensors", "model-8.safetensors"
 SIZE = 512
 MB = 1_000_000
+RANGES = ["--layers", "0-2", "--layers", "3-5", "--hidden-layers", str(LAYERS)]
 
 
 def shard(layer: int) -> str:
@@ -79,10 +80,8 @@ def start(
 
 
 def run(members: Members, hub: FakeHub, layers: Sequence[str], *more: str) -> list[dict[str, object]]:
-    with ended(start(members, hub, layers, *more)) as processes:
-        for process in processes:
-            _, errors = process.communicate(timeout=LIMIT_S)
-            assert process.returncode == 0, errors
+    for code, errors in outcomes(start(members, hub, layers, *more)):
+        assert code == 0, errors
     return [members.result(index) for index in range(members.count)]
 
 
@@ -249,8 +248,7 @@ def test_a_whole_converted_copy_is_passed_on_in_part(source: Path, tmp_path: Pat
     Members(tmp_path, 1).run("@/fp8", "--model", str(source), "--from", "path", "--convert-to", "@/bf16")
     members = Members(tmp_path, 2)
     before = {name: (members.home(0) / "bf16" / name).read_bytes() for name in held(source)}
-    ranges = ["--layers", "0-2", "--layers", "3-5", "--hidden-layers", "6"]
-    first, second = members.run("@/bf16", *ranges)
+    first, second = members.run("@/bf16", *RANGES)
     assert first["whole"] == second["whole"] != first["digest"]
     assert held(members.home(0) / "bf16") == held(source)
     assert_has(members.home(1) / "bf16", members.home(0) / "bf16", range(3, 6))
@@ -261,8 +259,7 @@ def test_a_whole_copy_is_passed_on_in_part_and_stays_whole(source: Path, tmp_pat
     members = Members(tmp_path, 2)
     alone = Members(tmp_path, 1)
     alone.run("@/model", "--model", str(source), "--from", "path")
-    ranges = ["--layers", "0-2", "--layers", "3-5", "--hidden-layers", "6"]
-    first, second = members.run("@/model", *ranges)
+    first, second = members.run("@/model", *RANGES)
     assert held(members.home(0) / "model") == held(source)
     assert first["whole"] == second["whole"] == first["digest"]
     assert_has(members.home(1) / "model", source, range(3, 6))
@@ -272,9 +269,8 @@ def test_a_part_is_not_passed_on_as_a_whole(source: Path, tmp_path: Path) -> Non
     members = Members(tmp_path, 2)
     with hub_of(source) as hub:
         run(members, hub, ["0-2", "3-5"])
-    with ended(iter([Members(tmp_path, 1).start(0, ["@/model"])])) as [head]:
-        _, errors = head.communicate(timeout=LIMIT_S)
-    assert head.returncode == 3
+    [(code, errors)] = outcomes(iter([Members(tmp_path, 1).start(0, ["@/model"])]))
+    assert code == 3
     assert "layers 0-2 only" in errors
     assert_has(members.home(0) / "model", source, range(3))
 
@@ -282,13 +278,10 @@ def test_a_part_is_not_passed_on_as_a_whole(source: Path, tmp_path: Path) -> Non
 def test_a_head_that_serves_the_models_own_folder_converts_its_layers(source: Path, tmp_path: Path) -> None:
     members = Members(tmp_path, 2)
     before = {name: (source / name).read_bytes() for name in list_files(source)}
-    ranges = ["--layers", "0-2", "--layers", "3-5", "--hidden-layers", "6", "--convert-to", "@/bf16"]
-    asked = ["--model", str(source), "--from", "path"]
+    asked = ["--model", str(source), "--from", "path", *RANGES, "--convert-to", "@/bf16"]
     folders = [str(source), "@/model"]
-    with ended(members.start(at, [folders[at], *asked, *ranges]) for at in range(2)) as processes:
-        for process in processes:
-            _, errors = process.communicate(timeout=LIMIT_S)
-            assert process.returncode == 0, errors
+    for code, errors in outcomes(members.start(at, [folders[at], *asked]) for at in range(2)):
+        assert code == 0, errors
     assert {name: (source / name).read_bytes() for name in before} == before
     request = FetchRequest("path", str(source))
     for index, layers in enumerate((range(3), range(3, 6))):

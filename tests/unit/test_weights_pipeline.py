@@ -14,7 +14,7 @@ from headfirst.node.weights.files import list_files
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.hashing import PIECE
 from headfirst.node.weights.proof.verify import verify
-from transfers import LIMIT_S, Members, ended
+from transfers import LIMIT_S, Members, ended, outcomes
 from weights_checkpoints import SHARD_1, SHARD_2, fp8_weight, scales, two_shards, write_checkpoint
 
 
@@ -124,22 +124,19 @@ def test_a_spoilt_shard_whose_fp8_is_gone_everywhere_is_fetched_alone(tmp_path: 
 def test_members_hear_at_once_why_the_origin_failed(source: Path, tmp_path: Path) -> None:
     (source / SHARD_2).unlink()
     members = Members(tmp_path, 3)
-    with ended(members.start(index, fetching(source)) for index in range(3)) as started:
-        for index, member in enumerate(started):
-            _, errors = member.communicate(timeout=LIMIT_S)
-            assert member.returncode == 3
-            assert f"1 shard(s) that are not there: {SHARD_2}" in errors
-            assert ("the node that brings the weights failed" in errors) == (index > 0)
+    ends = outcomes(members.start(index, fetching(source)) for index in range(3))
+    for index, (code, errors) in enumerate(ends):
+        assert code == 3
+        assert f"1 shard(s) that are not there: {SHARD_2}" in errors
+        assert ("the node that brings the weights failed" in errors) == (index > 0)
 
 
 def test_members_that_start_later_hear_why_the_origin_failed(source: Path, tmp_path: Path) -> None:
     (source / SHARD_2).unlink()
     members = Members(tmp_path, 3)
-    with ended(_start_late(members, fetching(source))) as started:
-        for member in started:
-            _, errors = member.communicate(timeout=LIMIT_S)
-            assert member.returncode == 3
-            assert f"1 shard(s) that are not there: {SHARD_2}" in errors
+    for code, errors in outcomes(_start_late(members, fetching(source))):
+        assert code == 3
+        assert f"1 shard(s) that are not there: {SHARD_2}" in errors
 
 
 def _start_late(members: Members, command: list[str]) -> Iterator[subprocess.Popen[str]]:
@@ -153,11 +150,9 @@ def test_a_tensor_that_is_not_understood_stops_all_before_a_shard_is_converted(t
     write_checkpoint(tmp_path / "source", {"model.safetensors": tensors})
     members = Members(tmp_path, 2)
     command = [*fetching(tmp_path / "source"), "--convert-to", "@/bf16"]
-    with ended(members.start(index, command) for index in range(2)) as started:
-        for member in started:
-            _, errors = member.communicate(timeout=LIMIT_S)
-            assert member.returncode != 0
-            assert "a.weight_scale" in errors
+    for code, errors in outcomes(members.start(index, command) for index in range(2)):
+        assert code != 0
+        assert "a.weight_scale" in errors
     assert not list(members.home(0).glob("bf16/*.safetensors"))
 
 
@@ -176,9 +171,8 @@ def test_somebody_elses_folder_is_left_alone(source: Path, tmp_path: Path) -> No
     members = Members(tmp_path, 2)
     (members.home(1) / "fp8").mkdir(parents=True)
     (members.home(1) / "fp8" / "thesis.txt").write_text("precious")
-    with ended(iter([members.start(1, fetching(source))])) as [member]:
-        _, errors = member.communicate(timeout=LIMIT_S)
-    assert member.returncode == 2
+    [(code, errors)] = outcomes(iter([members.start(1, fetching(source))]))
+    assert code == 2
     assert "not made by headfirst" in errors
     assert (members.home(1) / "fp8" / "thesis.txt").exists()
 
@@ -188,13 +182,10 @@ def test_the_models_own_folder_is_served_in_place_and_nothing_of_it_removed(
 ) -> None:
     members = Members(tmp_path, 2)
     before = list_files(source)
-    origin = members.start(
-        0, [str(source), "--model", str(source), "--from", "path", "--convert-to", "@/bf16"]
-    )
+    own = [str(source), *fetching(source)[1:], "--convert-to", "@/bf16"]
+    origin = members.start(0, own)
     worker = members.start(1, [*fetching(source), "--convert-to", "@/bf16"])
-    with ended(iter([origin, worker])) as started:
-        for member in started:
-            _, errors = member.communicate(timeout=LIMIT_S)
-            assert member.returncode == 0, errors
+    for code, errors in outcomes(iter([origin, worker])):
+        assert code == 0, errors
     assert set(before) <= set(list_files(source))
     assert members.result(0)["digest"] == members.result(1)["digest"]
