@@ -6,7 +6,6 @@ Each node has a process tree, a /tmp/ray and a /dev/shm of its own, as a contain
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import time
@@ -34,9 +33,9 @@ NODE = [
 ]
 # Takes the engine's place: it finds the cluster as LMDeploy and vLLM do, and reserves a GPU of every node.
 SERVE = """
-import os, subprocess, ray
-print(subprocess.run(["ray", "status"], capture_output=True, text=True).stdout)
+import os, ray
 ray.init(log_to_driver=False)
+print("alive:", sum(node["Alive"] for node in ray.nodes()))
 group = ray.util.placement_group([{"GPU": 1}, {"GPU": 1}], strategy="PACK")
 ray.get(group.ready(), timeout=60)
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy as On
@@ -123,7 +122,7 @@ def test_the_head_starts_the_engine_when_all_nodes_have_joined(lan: Lan, name: s
     assert head.wait(300) == 0, logs[0].read_text()
     printed = logs[0].read_text()
     assert "Ray: 2 of 2 nodes have joined" in printed
-    assert len(re.findall(r"^ 1 node_[0-9a-f]+$", printed, re.MULTILINE)) == 2
+    assert "alive: 2\n" in printed
     assert f"[('{lan.addresses[0]}', 'node0'), ('{lan.addresses[1]}', 'node1')]" in printed
     assert "waiting for the head" in logs[1].read_text()
     # The head's container has ended: the worker's ends too, so that both can come back together.
