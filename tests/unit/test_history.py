@@ -42,7 +42,6 @@ from headfirst.control.run.reporters.recording import Recording, RecordingReport
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult
 from headfirst.control.run.time_left import TimeLeft
-from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.types import Plan
 from rich.console import Console
 
@@ -76,25 +75,17 @@ def play(
     folder: Path, seconds: dict[str, float], changed: Sequence[str], time_left: TimeLeft, *, gap: float = 2.0
 ) -> list[tuple[str, float, StageStarted]]:
     """A run with these times; each stage with the seconds that were left when it began."""
-    clock, shown = Clock(), Collector()
+    clock, shown, begun = Clock(), Collector(), []
     reporter = RecordingReporter(shown, Recording(folder, time_left, clock))
     for stage, length in seconds.items():
         clock.now += gap
         reporter.handle(StageStarted(stage, "Title"))
-        begun = clock.now
+        begun.append((stage, clock.now))
         clock.now += length
         reporter.handle(StageDone(stage, length, int(stage in changed), ()))
-        assert clock.now == begun + length
     reporter.recording.save(completed=True)
-    end = clock.now
-    found = []
-    now = 100.0
     started = [event for event in shown.events if isinstance(event, StageStarted)]
-    for event, (stage, length) in zip(started, seconds.items(), strict=True):
-        now += gap
-        found.append((stage, end - now, event))
-        now += length
-    return found
+    return [(stage, clock.now - at, event) for (stage, at), event in zip(begun, started, strict=True)]
 
 
 def shaken(seconds: dict[str, float], dice: random.Random) -> dict[str, float]:
@@ -186,9 +177,8 @@ def test_the_file_is_private_and_bounded(tmp_path: Path) -> None:
     found = history.read(tmp_path)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [run.seconds for run in found.runs] == list(range(7, KEEP + 7))
-    assert [run.findings is not None for run in found.runs] == [False] * (KEEP - KEEP_RESULTS) + [
-        True
-    ] * KEEP_RESULTS
+    kept = [run.findings is not None for run in found.runs]
+    assert kept == [False] * (KEEP - KEEP_RESULTS) + [True] * KEEP_RESULTS
     assert found.runs[-1].comm == {"a": KEEP + 6}
     assert file.stat().st_size < history.MAX_BYTES / 4
 
@@ -231,10 +221,6 @@ def run_up(prepared: Prepared, changed: int, plan: Plan | None = None, *, verb: 
     return next(event for event in shown.events if isinstance(event, StageStarted))
 
 
-def folder_of(cluster: Cluster) -> Path:
-    return cluster_folder(cluster)
-
-
 def test_the_kind_of_a_run_follows_from_the_plan_and_the_last_run(prepared: Prepared) -> None:
     plan = prepared.plan
     first = run_up(prepared, 9, plan)
@@ -246,7 +232,7 @@ def test_the_kind_of_a_run_follows_from_the_plan_and_the_last_run(prepared: Prep
     assert run_up(prepared, 1, changed).left_seconds is None
     run_up(prepared, 3, verb="down")
     assert run_up(prepared, 3, plan).left_seconds is None
-    runs = history.read(folder_of(prepared.cluster)).runs
+    runs = history.read(cluster_folder(prepared.cluster)).runs
     kinds = [(run.kind.verb, run.kind.after, run.kind.brings, run.changed) for run in runs]
     assert kinds == [
         ("up", "", True, True),
@@ -264,7 +250,7 @@ def test_a_run_inside_another_one_is_part_of_it(prepared: Prepared) -> None:
         for verb in ("down", "up"):
             with recorded(prepared.cluster, options, verb, outer) as inner:
                 assert inner is outer
-    (run,) = history.read(folder_of(prepared.cluster)).runs
+    (run,) = history.read(cluster_folder(prepared.cluster)).runs
     assert run.kind.verb == "replace"
 
 
@@ -272,7 +258,7 @@ def test_check_mode_is_not_recorded(prepared: Prepared) -> None:
     shown = Collector()
     with recorded(prepared.cluster, RunOptions([A100], check=True), "up", shown) as reporter:
         assert reporter is shown
-    assert history.read(folder_of(prepared.cluster)).runs == []
+    assert history.read(cluster_folder(prepared.cluster)).runs == []
 
 
 def test_a_failed_check_is_kept_with_its_findings(
@@ -293,7 +279,7 @@ def test_a_failed_check_is_kept_with_its_findings(
     monkeypatch.setattr(checking, "run_stages", failing)
     with pytest.raises(NotReadyError):
         checking.check(RunOptions([A100]), Collector())
-    folder = folder_of(prepared.cluster)
+    folder = cluster_folder(prepared.cluster)
     (run,) = history.read(folder).runs
     assert (run.completed, run.findings, run.stages) == (False, [finding], [])
     assert secret not in (folder / history.FILE).read_text()
@@ -305,24 +291,23 @@ def test_verbs_without_events_are_recorded_too(prepared: Prepared) -> None:
         with timed(prepared.cluster, options, "test", "39 cases") as recording:
             assert recording.begin("chat.plain").left_seconds == expected
             recording.end("chat.plain")
-    (_, run) = history.read(folder_of(prepared.cluster)).runs
+    (_, run) = history.read(cluster_folder(prepared.cluster)).runs
     assert run.kind.asked == "39 cases --service DeepSeek-R1"
 
 
 def verb_runs(verb: str) -> Callable[[RunOptions], object]:
     """The function of a verb; its work is a fixture."""
+    removed = membership.Change(A100, "", "", "node04", "remove")
+
+    def target(options: RunOptions) -> DownTarget:
+        return DownTarget(load([A100]), options, ["node01"])
+
     return {
         "rollback": lambda options: rolling.rollback(options, Collector()),
-        "down": lambda options: stopping.down(
-            DownTarget(load([A100]), options, ["node01"]), Collector(), data=False
-        ),
-        "down --data": lambda options: stopping.down(
-            DownTarget(load([A100]), options, ["node01"]), Collector(), data=True
-        ),
+        "down": lambda options: stopping.down(target(options), Collector(), data=False),
+        "down --data": lambda options: stopping.down(target(options), Collector(), data=True),
         "backup": lambda options: backups.listed(options, Collector()),
-        "remove": lambda options: membership.carry_out(
-            membership.Change(A100, "", "", "node04", "remove"), options, Collector()
-        ),
+        "remove": lambda options: membership.carry_out(removed, options, Collector()),
         "up": lambda options: bringing.up(options, Collector()),
     }[verb]
 
@@ -350,7 +335,7 @@ def test_every_verb_that_takes_a_minute_is_recorded(verb: str, monkeypatch: pyte
     monkeypatch.setattr(membership, "_stop", lambda *_: None)
     monkeypatch.setattr(membership, "_write", lambda _: None)
     verb_runs(verb)(RunOptions([A100]))
-    (run,) = history.read(folder_of(load([A100]))).runs
+    (run,) = history.read(cluster_folder(load([A100]))).runs
     assert (run.kind.verb.removesuffix("s"), run.completed) == (verb, True)
     # A rollback reads the versions first.
     assert [stage.stage for stage in run.stages] == ["stage"] * (2 if verb == "rollback" else 1)
@@ -388,5 +373,5 @@ def test_the_live_display_counts_down_and_never_below_nothing() -> None:
 
 def test_the_history_of_a_cluster_is_beside_its_credentials(prepared: Prepared) -> None:
     run_up(prepared, 1, prepared.plan)
-    files = {path.name for path in folder_of(load([A100])).iterdir()}
+    files = {path.name for path in cluster_folder(load([A100])).iterdir()}
     assert history.FILE in files

@@ -28,6 +28,7 @@ SINGLE = "model.safetensors"
 BLOCK: dict[str, Any] = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 POWERS = {**BLOCK, "scale_fmt": "ue8m0"}
 TENSOR: dict[str, Any] = {"quant_method": "fp8", "activation_scheme": "static"}
+TRANSFORMERS = {**TENSOR, "weight_block_size": None}
 FBGEMM: dict[str, Any] = {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0}
 MXFP4: dict[str, Any] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
 FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
@@ -41,8 +42,13 @@ def compressed(strategy: str, block: list[int] | None = None, **more: object) ->
     return {**form, "config_groups": groups, **more}
 
 
-def bf16_of(scale: npt.NDArray[np.float32]) -> Array:
-    return scale.astype(BF16)
+def in_bf16(
+    scale: npt.NDArray[np.float32], *shapes: tuple[int, ...]
+) -> tuple[Array, npt.NDArray[np.float32]]:
+    """Scales as BF16 stores them, and what they mean."""
+    stored = scale.astype(BF16)
+    of_it, meant = shapes or (scale.shape, scale.shape)
+    return stored.reshape(of_it), stored.astype(np.float32).reshape(meant)
 
 
 def powers_of_two(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
@@ -50,7 +56,8 @@ def powers_of_two(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
     return codes.view(ml_dtypes.float8_e8m0fnu).astype(np.float32)
 
 
-ROWS, ONE = scales(300, 200, block=(1, 200)), np.array([3e-4], np.float32)
+ROWS, BLOCKS = scales(300, 200, block=(1, 200)), scales(300, 200)
+ONE = np.array([3e-4], np.float32)
 BYTES = np.random.default_rng(3).integers(0, 255, (3, 2), dtype=np.uint8)
 EXPERTS = fp8_weight(300, 200, 4).reshape(3, 100, 200)
 # Scales as they are stored, and fp32 blocks (rows, columns) of the matrix that they mean.
@@ -58,31 +65,13 @@ CASES: dict[str, tuple[dict[str, Any], str, Array, npt.NDArray[np.float32], tupl
     "ue8m0 in fp32": (POWERS, "_inv", powers_of_two(BYTES), powers_of_two(BYTES), (128, 128)),
     "ue8m0 in a byte": (POWERS, "_inv", BYTES, powers_of_two(BYTES), (128, 128)),
     "compressed-tensors channel": (compressed("channel"), "", ROWS, ROWS, (1, 200)),
-    "compressed-tensors channel, bf16": (
-        compressed("channel"),
-        "",
-        bf16_of(ROWS),
-        bf16_of(ROWS).astype(np.float32),
-        (1, 200),
-    ),
+    "compressed-tensors channel, bf16": (compressed("channel"), "", *in_bf16(ROWS), (1, 200)),
     "compressed-tensors channel, flat": (compressed("channel"), "", ROWS[:, 0], ROWS, (1, 200)),
     "compressed-tensors tensor": (compressed("tensor"), "", ONE, ONE.reshape(1, 1), (300, 200)),
-    "compressed-tensors block": (
-        compressed("block", [128, 128]),
-        "",
-        scales(300, 200),
-        scales(300, 200),
-        (128, 128),
-    ),
+    "compressed-tensors block": (compressed("block", [128, 128]), "", BLOCKS, BLOCKS, (128, 128)),
     "fbgemm": (FBGEMM, "", ROWS, ROWS, (1, 200)),
     "fp8 tensor, vLLM": (TENSOR, "", ONE.reshape(()), ONE.reshape(1, 1), (300, 200)),
-    "fp8 tensor, transformers": (
-        {**TENSOR, "weight_block_size": None},
-        "_inv",
-        bf16_of(ONE).reshape(()),
-        bf16_of(ONE).astype(np.float32).reshape(1, 1),
-        (300, 200),
-    ),
+    "fp8 tensor, transformers": (TRANSFORMERS, "_inv", *in_bf16(ONE, (), (1, 1)), (300, 200)),
 }
 
 
@@ -320,51 +309,32 @@ def test_shards_of_mxfp4_that_arrive_one_by_one(tmp_path: Path) -> None:
     assert np.array_equal(result, mxfp4_reference(blocks, exponents))
 
 
-REFUSED: dict[str, tuple[dict[str, Any], dict[str, Array], str]] = {
-    "a scale of rows for a block": (BLOCK, {"a.weight": W, "a.weight_scale_inv": ROWS}, "its shape is"),
-    "rows where the config says tensor": (
-        compressed("tensor"),
-        {"a.weight": W, "a.weight_scale": ROWS},
-        r"a\.weight_scale: its shape is \[300, 1\]",
-    ),
-    "zero points": (
-        compressed("channel"),
-        {"a.weight": W, "a.weight_scale": ROWS, "a.weight_zero_point": ROWS},
-        r"a\.weight_zero_point: its name contains",
-    ),
-    "another format's scale": (
-        compressed("channel"),
-        {"a.weight": W, "a.weight_scale": ROWS, "b.weight_scale_inv": ONE},
-        r"b\.weight_scale_inv: its name contains",
-    ),
-    "fp16 scales": (
-        compressed("channel"),
-        {"a.weight": W, "a.weight_scale": np.ones((300, 1), np.float16)},
-        "a scale of type F16",
-    ),
-    "static activations with blocks": (
-        BLOCK,
-        {"a.weight": W, "a.weight_scale_inv": scales(300, 200), "a.input_scale": ONE},
-        r"a\.input_scale: its name contains",
-    ),
-    "blocks without scales": (MXFP4, {"e.up_blocks": mxfp4(1, 2, 1)[0]}, "its scale e.up_scales is in no"),
-    "blocks of another size": (
-        MXFP4,
-        {"e.up_blocks": np.ones((1, 2, 1, 8), np.uint8), "e.up_scales": np.ones((1, 2, 1), np.uint8)},
-        r"MXFP4 of shape \[1, 2, 1, 8\]",
-    ),
-    "both forms of a tensor": (
-        MXFP4,
-        {"e.up_blocks": mxfp4(1, 2, 1)[0], "e.up_scales": mxfp4(1, 2, 1)[1], "e.up": ONE},
-        r"e\.up_blocks: e\.up is there too",
-    ),
-    "other bytes": (MXFP4, {"e.weight": np.ones((2, 2), np.uint8)}, r"e\.weight: type U8"),
-}
+CHANNEL = compressed("channel")
+BY_ROWS: dict[str, Array] = {"a.weight": W, "a.weight_scale": ROWS}
+BY_BLOCKS: dict[str, Array] = {"a.weight": W, "a.weight_scale_inv": BLOCKS}
+HALF: dict[str, Array] = {"a.weight": W, "a.weight_scale": np.ones((300, 1), np.float16)}
+UP: dict[str, Array] = dict(zip(("e.up_blocks", "e.up_scales"), mxfp4(1, 2, 1), strict=True))
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_does_not_fit_its_format_is_refused_with_the_tensor(case: str, tmp_path: Path) -> None:
-    quantization, tensors, message = REFUSED[case]
+@pytest.mark.parametrize(
+    ("quantization", "tensors", "message"),
+    [
+        (BLOCK, BY_BLOCKS | {"a.weight_scale_inv": ROWS}, "its shape is"),
+        (compressed("tensor"), BY_ROWS, r"a\.weight_scale: its shape is \[300, 1\]"),
+        (CHANNEL, BY_ROWS | {"a.weight_zero_point": ROWS}, r"a\.weight_zero_point: its name contains"),
+        (CHANNEL, BY_ROWS | {"b.weight_scale_inv": ONE}, r"b\.weight_scale_inv: its name contains"),
+        (CHANNEL, HALF, "a scale of type F16"),
+        # Static activations with blocks.
+        (BLOCK, BY_BLOCKS | {"a.input_scale": ONE}, r"a\.input_scale: its name contains"),
+        (MXFP4, {"e.up_blocks": UP["e.up_blocks"]}, "its scale e.up_scales is in no"),
+        (MXFP4, UP | {"e.up_blocks": np.ones((1, 2, 1, 8), np.uint8)}, r"MXFP4 of shape \[1, 2, 1, 8\]"),
+        (MXFP4, UP | {"e.up": ONE}, r"e\.up_blocks: e\.up is there too"),
+        (MXFP4, {"e.weight": np.ones((2, 2), np.uint8)}, r"e\.weight: type U8"),
+    ],
+)
+def test_what_does_not_fit_its_format_is_refused_with_the_tensor(
+    quantization: dict[str, Any], tensors: dict[str, Array], message: str, tmp_path: Path
+) -> None:
     write_checkpoint(tmp_path / "from", {SINGLE: tensors}, {"quantization_config": quantization})
     with pytest.raises(InputError, match=message):
         convert(tmp_path / "from", tmp_path / "to")
@@ -379,17 +349,14 @@ def test_what_does_not_fit_its_format_is_refused_with_the_tensor(case: str, tmp_
         ({**BLOCK, "fmt": "e5m2"}, "fp8 e5m2"),
         ({**BLOCK, "scale_fmt": "log2"}, "scale_fmt log2"),
         ({**BLOCK, "weight_block_size": [128]}, "weight_block_size"),
-        ({**compressed("channel"), "format": "pack-quantized"}, "pack-quantized"),
+        ({**CHANNEL, "format": "pack-quantized"}, "pack-quantized"),
         (compressed("group"), "the strategy group"),
         (compressed("block"), "the strategy block"),
         (compressed("channel", transform_config={"config_groups": {"R4": {}}}), "transform_config"),
         (compressed("channel", sparsity_config={"format": "sparse-24-bitmask"}), "sparsity_config"),
-        ({**compressed("channel"), "config_groups": {"FP8_DYNAMIC": ["Linear"]}}, "without weights"),
-        ({**compressed("channel"), "config_groups": {}}, "without config_groups"),
-        (
-            {**compressed("channel"), "config_groups": {"g": {"weights": {"type": "int", "num_bits": 8}}}},
-            "int 8",
-        ),
+        ({**CHANNEL, "config_groups": {"FP8_DYNAMIC": ["Linear"]}}, "without weights"),
+        ({**CHANNEL, "config_groups": {}}, "without config_groups"),
+        ({**CHANNEL, "config_groups": {"g": {"weights": {"type": "int", "num_bits": 8}}}}, "int 8"),
     ],
 )
 def test_a_quantization_config_that_is_not_understood(quantization: dict[str, Any], reason: str) -> None:
