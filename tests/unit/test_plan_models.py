@@ -36,12 +36,21 @@ from headfirst.decide.plan.types import Fit
 from headfirst.decide.plan.weights import precision
 from known_models import model
 from trials import offered, trial_on
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 pytestmark = pytest.mark.usefixtures("no_hub")
 
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
 SGLANG = engines.get("sglang")
+
+
+def deploy(*words: str | Path, **env: str) -> Result:
+    return CliRunner().invoke(app, list(map(str, words)), env=env)
+
+
+def refusal(result: Result) -> str:
+    assert isinstance(result.exception, InputError)
+    return result.exception.what
 
 
 def catalogued() -> list[Checkpoint]:
@@ -141,22 +150,14 @@ class _Refusing(ServiceTrial):
         return dict(settings), fit(checkpoint, None, Layout(1), SGLANG, dtype="bf16", arguments={})
 
 
-def test_an_offer_whose_plan_is_refused_is_none() -> None:
-    its = fleet("H200-141G", 1)
-    refusing = _Refusing(trial_on(its).cluster, trial_on(its).groups)
-    found = offered([model("Qwen/QwQ-32B")], its, trial=refusing)
-    assert not found.offers
-    assert found.refused[0].reason == "It needs its code."
-
-
-def test_a_model_that_needs_its_code_has_the_line_that_allows_it() -> None:
+def test_of_models_that_need_their_code_those_that_have_some_have_the_line_that_allows_it() -> None:
     its = fleet("H200-141G", 1)
     refusing = _Refusing(trial_on(its).cluster, trial_on(its).groups)
     code = model("Qwen/QwQ-32B").model_copy(update={"remote_code": True})
     found = offered([code, model("Qwen/Qwen3-32B")], its, trial=refusing)
     assert [offer.model for offer in found.offers] == ["Qwen/QwQ-32B"]
     assert "trust_remote_code=true" in found.offers[0].lines
-    assert [refusal.model for refusal in found.refused] == ["Qwen/Qwen3-32B"]
+    assert [(one.model, one.reason) for one in found.refused] == [("Qwen/Qwen3-32B", "It needs its code.")]
 
 
 def test_offers_and_advice_are_in_the_type_that_the_engine_computes() -> None:
@@ -239,14 +240,9 @@ def attempt(checkpoint: Checkpoint, its: Fleet, *arguments: str, engine: Engine 
 
 def test_a_published_checkpoint_of_another_precision_is_named_first() -> None:
     r1 = model("deepseek-ai/DeepSeek-R1")
-    smaller = r1.model_copy(
-        update={
-            "id": "meituan/DeepSeek-R1-Block-INT8",
-            "dtype": "blockwise_int8",
-            "quantization": model("meituan/DeepSeek-R1-Block-INT8").quantization,
-            "bytes_by_dtype": {"I8": 680_000_000_000},
-        }
-    )
+    int8 = model("meituan/DeepSeek-R1-Block-INT8")
+    changes = {"id": int8.id, "dtype": "blockwise_int8", "quantization": int8.quantization}
+    smaller = r1.model_copy(update={**changes, "bytes_by_dtype": {"I8": 680_000_000_000}})
     found = alternatives(attempt(r1, fleet("A100-80G", 2)), [smaller, r1])
     assert found[0].startswith(
         "model=meituan/DeepSeek-R1-Block-INT8 is the same model in INT8 and fits with tensor_parallel=16: "
@@ -330,14 +326,14 @@ def test_advice_of_another_model_drops_the_revision_of_this_one(tmp_path: Path) 
     path = offers.inventory(tmp_path / "cluster.ini", "RTX-4090", 1, 2)
     hosts = f"{path.read_text()}model_source=huggingface\nmodel_revision=v1\n"
     path.write_text(f"{hosts}model=Qwen/Qwen3-32B\n")
-    printed = CliRunner().invoke(app, ["plan", str(path)]).output
+    printed = deploy("plan", path).output
     sentences = [line for line in printed.splitlines() if "Instead: model=" in line]
     assert sentences
     assert all(" and model_revision= is " in sentence for sentence in sentences)
-    listed = CliRunner().invoke(app, ["models", str(path), "--model", "Qwen/Qwen3-32B-AWQ"]).output
+    listed = deploy("models", path, "--model", "Qwen/Qwen3-32B-AWQ").output
     assert "model_revision=" in listed.splitlines()
     path.write_text(f"{hosts}{listed}")
-    planned = CliRunner().invoke(app, ["plan", str(path), "--json"])
+    planned = deploy("plan", path, "--json")
     assert planned.exit_code == 0, planned.output
     assert json.loads(planned.stdout)["services"][0]["weights"]["revision"] is None
 
@@ -395,18 +391,15 @@ def test_of_a_smaller_model_the_precision_that_holds_a_long_request_is_proposed(
 
 
 def test_the_plan_and_its_refusal_carry_the_alternatives() -> None:
-    inventory = str(INVENTORIES / "h200x1.ini")
-    result = CliRunner().invoke(app, ["plan", inventory, "-e", "gpu=A100-80G"])
-    assert isinstance(result.exception, InputError)
-    assert "DeepSeek-R1 does not fit" in result.exception.what
+    result = deploy("plan", INVENTORIES / "h200x1.ini", "-e", "gpu=A100-80G")
+    assert "DeepSeek-R1 does not fit" in refusal(result)
     assert "Instead: 3 nodes with 8 × A100-80G each hold it with " in result.output
     assert "docker run" not in result.output
     assert unfit_hint(["3 nodes hold it."]).startswith("3 nodes hold it.\n`deploy models`")
 
 
 def test_a_plan_that_does_not_fit_ends_with_2_in_json_too() -> None:
-    inventory = str(INVENTORIES / "h200x1.ini")
-    result = CliRunner().invoke(app, ["plan", inventory, "-e", "gpu=A100-80G", "--json"])
+    result = deploy("plan", INVENTORIES / "h200x1.ini", "-e", "gpu=A100-80G", "--json")
     assert result.exit_code == 2
     assert json.loads(result.stdout)["services"][0]["alternatives"]
 
@@ -414,32 +407,32 @@ def test_a_plan_that_does_not_fit_ends_with_2_in_json_too() -> None:
 def test_the_command_lists_models_and_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     some = ["deepseek-ai/DeepSeek-R1", *catalogue.ids()[::40]]
     monkeypatch.setattr(catalogue, "ids", lambda: some)
-    inventory = str(INVENTORIES / "h20x2.ini")
-    result = CliRunner().invoke(app, ["models", inventory, "--json"])
+    inventory = INVENTORIES / "h20x2.ini"
+    result = deploy("models", inventory, "--json")
     assert result.exit_code == 0, result.output
     found = Models.model_validate(json.loads(result.stdout))
     assert sorted(one.model for one in (*found.offers, *found.refused)) == sorted(some)
     assert all(one.weights_seconds > 0 for one in found.offers)
-    table = CliRunner().invoke(app, ["models", inventory, "--all"], env={"COLUMNS": "160"})
+    table = deploy("models", inventory, "--all", COLUMNS="160")
     assert "deepseek-ai/DeepSeek-R1 " in table.output
     assert f"write under [all:vars]:\n  model={found.offers[0].model}\n" in table.output
 
 
 def test_the_lines_of_one_model_make_a_plan(tmp_path: Path) -> None:
     inventory = INVENTORIES / "h20x2.ini"
-    lines = CliRunner().invoke(app, ["models", str(inventory), "--model", "deepseek-ai/DeepSeek-V3"]).stdout
+    lines = deploy("models", inventory, "--model", "deepseek-ai/DeepSeek-V3").stdout
     assert lines == "model=deepseek-ai/DeepSeek-V3\ntensor_parallel=16\n"
     changed = tmp_path / "cluster.ini"
     kept = [line for line in inventory.read_text().splitlines() if not line.startswith("model=")]
     changed.write_text("\n".join(kept) + f"\n{lines}")
-    assert CliRunner().invoke(app, ["plan", str(changed)]).exit_code == 0
+    assert deploy("plan", changed).exit_code == 0
 
 
 def test_an_inventory_without_a_model_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "ids", lambda: ["Qwen/Qwen3-32B"])
     path = tmp_path / "new.ini"
     path.write_text("[head]\nn1 ansible_host=192.0.2.1 gpus=8 gpu=H200-141G nic=eth0 hca=none\n")
-    assert CliRunner().invoke(app, ["models", str(path)]).exit_code == 0
+    assert deploy("models", path).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -456,20 +449,14 @@ def test_an_inventory_without_a_model_is_enough(tmp_path: Path, monkeypatch: pyt
 def test_unknown_or_mixed_gpus_are_refused(tmp_path: Path, hosts: str, what: str) -> None:
     path = tmp_path / "new.ini"
     path.write_text(hosts)
-    result = CliRunner().invoke(app, ["models", str(path)])
-    assert isinstance(result.exception, InputError)
-    assert what in result.exception.what
+    assert what in refusal(deploy("models", path))
 
 
 def test_a_model_that_cannot_be_served_has_no_lines() -> None:
-    result = CliRunner().invoke(
-        app, ["models", str(INVENTORIES / "a100x1-70b.ini"), "--model", "deepseek-ai/DeepSeek-R1"]
-    )
-    assert isinstance(result.exception, InputError)
-    assert "It needs 3 nodes" in result.exception.what
-    unknown = CliRunner().invoke(app, ["models", str(INVENTORIES / "h200x1.ini"), "--model", "a/b"])
-    assert isinstance(unknown.exception, InputError)
-    assert "the catalogue has no a/b" in unknown.exception.what
+    large = deploy("models", INVENTORIES / "a100x1-70b.ini", "--model", "deepseek-ai/DeepSeek-R1")
+    assert "It needs 3 nodes" in refusal(large)
+    unknown = deploy("models", INVENTORIES / "h200x1.ini", "--model", "a/b")
+    assert "the catalogue has no a/b" in refusal(unknown)
 
 
 def test_fp8_that_is_neither_served_nor_converted_is_refused_and_not_proposed() -> None:
@@ -484,9 +471,9 @@ def test_fp8_that_is_neither_served_nor_converted_is_refused_and_not_proposed() 
 
 def test_a_narrow_terminal_breaks_lines_between_words() -> None:
     """A setting in quotes is pasted, and stays whole."""
-    words = ["plan", str(INVENTORIES / "h200x1.ini"), "-e", "gpus=4", "-e", "gpu=B200", "-e", "engine=vllm"]
-    piped = CliRunner().invoke(app, words).output
-    terminal = CliRunner().invoke(app, words, env={"COLUMNS": "80", "FORCE_COLOR": "1"}).output
+    words = ["plan", INVENTORIES / "h200x1.ini", "-e", "gpus=4", "-e", "gpu=B200", "-e", "engine=vllm"]
+    piped = deploy(*words).output
+    terminal = deploy(*words, COLUMNS="80", FORCE_COLOR="1").output
     narrow = re.sub(r"\x1b\[[0-9;]*m", "", terminal)
     advice = next(line for line in piped.splitlines() if "Instead: engine_args=" in line)
     setting = re.search(r'engine_args="[^"]*"', advice)
@@ -503,7 +490,6 @@ def test_gpus_of_another_vendor_are_refused_before_anything_is_listed(tmp_path: 
     inventory.write_text(
         "[head]\nn1 ansible_host=192.0.2.1 gpus=8 gpu=MI300X nic=eth0\n\n[all:vars]\nmodel=Qwen/Qwen3-32B\n"
     )
-    result = CliRunner().invoke(app, [verb, str(inventory)])
-    assert isinstance(result.exception, InputError)
-    assert "MI300X is not an NVIDIA GPU" in result.exception.what
+    result = deploy(verb, inventory)
+    assert "MI300X is not an NVIDIA GPU" in refusal(result)
     assert result.output == ""

@@ -126,74 +126,45 @@ def replica(current: str, **served: float) -> list[dict[str, Any]]:
 
     Version v1 was planned at 1, and so on; its generation is g1.
     """
-    ranks = []
-    for number in (0, 1):
-        generations = {
-            f"g{version[1:]}": {
-                "worked_at": at,
-                "rank": number,
-                "ranks": 2,
-                "versions": {
-                    version: {"planned_at": float(version[1:]), **({"served_at": at} if at else {})}
-                },
-            }
-            for version, at in served.items()
-        }
-        present = {"generation": current, "running": True, "rank": number}
-        ranks.append(
-            {
-                "host": f"node{number}",
-                "rank": number,
-                "seen": {"current": present, "generations": generations},
-            }
-        )
+    ranks = both(current, **{f"g{version[1:]}": at for version, at in served.items()})
+    for one in ranks:
+        for version, at in served.items():
+            its = {"planned_at": float(version[1:]), **({"served_at": at} if at else {})}
+            one["seen"]["generations"][f"g{version[1:]}"]["versions"] = {version: its}
     return ranks
 
 
-def returning(ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def returning(ranks: list[dict[str, Any]], planned_at: float) -> list[dict[str, Any]]:
     """A rollback to v1 has begun on the replica."""
     for one in ranks:
-        one["seen"]["generations"]["g1"]["versions"]["v1"].update(planned_at=8.0, returned=True)
+        one["seen"]["generations"]["g1"]["versions"]["v1"].update(planned_at=planned_at, returned=True)
     return ranks
+
+
+V2, V3 = replica("g2", v1=1.0, v2=2.0), replica("g3", v1=1.0, v2=2.0, v3=3.0)
+V2_OR_V3 = replica("g2", v2=2.0, v3=0.0), replica("g3", v2=2.0, v3=0.0)
 
 
 @pytest.mark.parametrize(
     ("state", "version"),
     [
-        pytest.param([replica("g2", v1=1.0, v2=2.0)] * 2, "v1", id="served-whole"),
+        pytest.param([V2] * 2, "v1", id="served-whole"),
         # Killed after the first replica: the second one never left v2.
-        pytest.param([replica("g3", v2=2.0, v3=3.0), replica("g2", v1=1.0, v2=2.0)], "v2", id="interrupted"),
-        pytest.param(
-            [replica("g3", v1=1.0, v2=2.0, v3=3.0), replica("g2", v1=1.0, v2=2.0, v3=0.0)],
-            "v2",
-            id="second-failed",
-        ),
+        pytest.param([replica("g3", v2=2.0, v3=3.0), V2], "v2", id="interrupted"),
+        pytest.param([V3, replica("g2", v1=1.0, v2=2.0, v3=0.0)], "v2", id="second-failed"),
         # The rollback itself was killed: it goes on, and does not turn round.
-        pytest.param(
-            [returning(replica("g1", v1=9.0, v2=2.0)), replica("g2", v1=1.0, v2=2.0)],
-            "v1",
-            id="rollback-interrupted",
-        ),
+        pytest.param([returning(replica("g1", v1=9.0, v2=2.0), 8), V2], "v1", id="rollback-interrupted"),
         # The inventory was set back to v2, and `up` was killed once more: v2 served last on all replicas.
-        pytest.param(
-            [replica("g3", v1=1.0, v2=2.0, v3=3.0), replica("g2", v1=1.0, v2=2.0)], "v2", id="set-back"
-        ),
+        pytest.param([V3, V2], "v2", id="set-back"),
         # v3 has served before; the second `up` to it was killed after the first replica.
         pytest.param(
             [replica("g3", v2=5.0, v3=9.0), replica("g2", v2=6.0, v3=3.0)], "v2", id="up-again-interrupted"
         ),
         pytest.param([replica("g1", v1=9.0, v2=2.0)] * 2, "v2", id="second-rollback"),
         # Killed while the ranks of one replica changed their names.
-        pytest.param(
-            [
-                [replica("g3", v2=2.0, v3=0.0)[0], replica("g2", v2=2.0, v3=0.0)[1]],
-                replica("g2", v1=1.0, v2=2.0),
-            ],
-            "v2",
-            id="amid-names",
-        ),
-        pytest.param([replica("g2", v2=2.0), replica("g2", v1=1.0, v2=2.0)], "", id="none-on-all"),
-        pytest.param([replica("g2", v1=0.0, v2=2.0), replica("g2", v1=1.0, v2=2.0)], "", id="served-on-one"),
+        pytest.param([[V2_OR_V3[1][0], V2_OR_V3[0][1]], V2], "v2", id="amid-names"),
+        pytest.param([replica("g2", v2=2.0), V2], "", id="none-on-all"),
+        pytest.param([replica("g2", v1=0.0, v2=2.0), V2], "", id="served-on-one"),
     ],
 )
 def test_a_rollback_returns_all_replicas_to_one_version(
@@ -213,7 +184,7 @@ def test_a_replica_that_a_version_did_not_change_belongs_to_both() -> None:
     same = replica("g2", v2=2.0)
     for one in same:
         one["seen"]["generations"]["g2"]["versions"]["v1"] = {"planned_at": 1.0, "served_at": 1.0}
-    found = previous({"a": replica("g2", v1=1.0, v2=2.0), "b": same})
+    found = previous({"a": V2, "b": same})
     assert (found["version"], found["generations"]) == ("v1", {"a": "g1", "b": "g2"})
 
 
@@ -227,28 +198,21 @@ def test_with_several_replicas_every_version_stays_until_all_serve() -> None:
     assert change(ranks, replicas=2, standbys=["standby-1"])["keep"] == [NEW, OLD, OLDER, "standby-1"]
     state = [replica("g3", v1=1.0, v2=2.0, v3=3.0, v4=0.0), replica("g3", v1=1.0, v3=3.0)]
     ranks = [{**one, "replica": name} for name, two in zip("ab", state, strict=True) for one in two]
-    assert {name: set(keep) for name, keep in kept(ranks).items()} == {
-        "a": {"g3", "g1", "g4"},
-        "b": {"g3", "g1"},
-    }
+    found = {name: set(keep) for name, keep in kept(ranks).items()}
+    assert found == {"a": {"g3", "g1", "g4"}, "b": {"g3", "g1"}}
 
 
 def test_the_ranks_of_a_host_are_those_of_several_replicas() -> None:
     seen = {"current": {}, "generations": {}}
     results = [{"item": {"name": name, "rank": 0}, **seen} for name in ("engine-0", "engine-1")]
     ranks = [*host_ranks(results, "node1"), *host_ranks(results[:1], "node2")]
-    found = by_replica(ranks)
-    assert {name: [one["host"] for one in here] for name, here in found.items()} == {
-        "engine-0": ["node1", "node2"],
-        "engine-1": ["node1"],
-    }
+    found = {name: [one["host"] for one in here] for name, here in by_replica(ranks).items()}
+    assert found == {"engine-0": ["node1", "node2"], "engine-1": ["node1"]}
 
 
 def test_a_rollback_that_ended_before_the_start_goes_on() -> None:
     """Its generation has the name on all hosts; a rollback that served is complete."""
-    ranks = replica("g1", v1=1.0, v2=2.0)
-    for one in ranks:
-        one["seen"]["generations"]["g1"]["versions"]["v1"].update(planned_at=3.0, returned=True)
+    ranks = returning(replica("g1", v1=1.0, v2=2.0), 3)
     assert previous({"a": ranks})["version"] == "v1"
     for one in ranks:
         one["seen"]["generations"]["g1"]["versions"]["v1"]["served_at"] = 4.0
@@ -259,10 +223,7 @@ def test_a_host_that_returns_in_another_ranks_place_gets_a_container_of_that_ran
     """Its own one, of rank 1, has the same specification as that of the host that took rank 1."""
     before = [rank(number) for number in (0, 1, 2)]
     old = change(before)["generation"]
-    spare, returned = (
-        {**rank(1, old, **{old: 1.0}), "host": "spare"},
-        {**rank(1, old, **{old: 1.0}), "rank": 2},
-    )
-    found = change([rank(0, old, **{old: 1.0}), spare, returned])
+    first, second = (rank(number, old, **{old: 1.0}) for number in (0, 1))
+    found = change([first, {**second, "host": "spare"}, {**second, "rank": 2}])
     assert found["generation"] != old
     assert found["restart"]
