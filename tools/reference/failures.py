@@ -23,12 +23,10 @@ A finding of `deploy check` and a cause of `deploy diagnose` have the id of a ru
 
 def page() -> str:
     """Rules of `check`, of `check --comm`, on logs of each engine, and on states."""
-    rules = [(rule.id, rule.severity, rule.why, rule.fix) for rule in check_rules.RULES]
-    alike = [(rule.id, rule.severity, rule.why, rule.fix) for rule in check_differences.DIFFERENCES]
     generic = engine_log_rules.profile({}).rules
     lines = [generated("Failure rules", "the rules of role check and of deploy diagnose"), INTRODUCTION]
-    lines += ["## deploy check", "", *_checked(rules)]
-    lines += ["## deploy check: hosts that differ", "", *_checked(alike)]
+    lines += ["## deploy check", "", *_checked(check_rules.RULES)]
+    lines += ["## deploy check: hosts that differ", "", *_checked(check_differences.DIFFERENCES)]
     lines += [
         f"Also compared: {_ids(check_findings.COMPARED)}. Rules of `deploy check --comm`:"
         f" {_ids(comm_rules.RULES)} ([what each means](../comm.md)).",
@@ -50,10 +48,9 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _checked(rules: Iterable[tuple[str, str, str, str]]) -> list[str]:
-    rows = [
-        f"| `{id}` | {severity} | {cell(why)} | {cell(fix)} |" for id, severity, why, fix in sorted(rules)
-    ]
+def _checked(rules: Iterable[check_rules.CheckRule | check_differences.HostComparison]) -> list[str]:
+    in_order = sorted(rules, key=lambda rule: rule.id)
+    rows = [f"| `{rule.id}` | {rule.severity} | {cell(rule.why)} | {cell(rule.fix)} |" for rule in in_order]
     return ["| rule | severity | why it matters | what to do |", "|---|---|---|---|", *rows, ""]
 
 
