@@ -40,7 +40,8 @@ def _secret() -> str:
     return secrets.token_urlsafe(_KEY_BYTES)
 
 
-def _api_key() -> str:
+def random_api_key() -> str:
+    """A new key, as OpenAI's look."""
     return f"sk-{_secret()}"
 
 
@@ -50,7 +51,7 @@ def _password() -> str:
 
 def new_key(service: str | None, requests_per_minute: int | None) -> tuple[str, NamedKey]:
     """A key, and what is kept of it."""
-    key = _api_key()
+    key = random_api_key()
     created = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     digest = hashlib.sha256(key.encode()).hexdigest()
     return key, NamedKey(
@@ -88,7 +89,7 @@ class Secrets(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    engine_api_key: Secret = Field(default_factory=_api_key)
+    engine_api_key: Secret = Field(default_factory=random_api_key)
     webui_admin_email: Annotated[str, Field(pattern=r"^[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,190}$")] = (
         ADMIN_EMAIL
     )
@@ -163,7 +164,7 @@ class Secrets(BaseModel):
 
     def with_keys(self, services: Iterable[str | None]) -> Secrets:
         """The same secrets, with a key for every service."""
-        new = {name: _api_key() for name in services if name and name not in self.service_api_keys}
+        new = {name: random_api_key() for name in services if name and name not in self.service_api_keys}
         if new and not self.service_api_keys:
             # A service that gets a name, and others beside it, keeps its clients.
             new[next(iter(new))] = self.engine_api_key

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -20,7 +19,7 @@ from headfirst.common.checkpoint_files import MANIFEST
 from headfirst.common.errors import HeadfirstError, StoppedError
 from headfirst.control.checkpoints import small_files
 from headfirst.control.credentials.identity import cluster_folder
-from headfirst.control.credentials.secrets import hidden
+from headfirst.control.credentials.secrets import hidden, random_api_key
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.model_files import model_files
 from headfirst.control.deployment.prepare import Prepared, prepare
@@ -209,8 +208,8 @@ def _rehearsing(
     cluster = prepared.cluster
     service = cluster.service(planned.name)
     # Made for this rehearsal alone, and gone with it.
-    key = _key()
-    keys = {blanks.api_key_blank(planned.name): key, blanks.ADMIN_KEY: _key()}
+    key = random_api_key()
+    keys = {blanks.api_key_blank(planned.name): key, blanks.ADMIN_KEY: random_api_key()}
     config = {name: json.loads(blanks.filled(text, keys)) for name, text in planned.config_file.items()}
     container = replica.nodes[0].container.name
     in_place = planned.weights.placement == "in_place"
@@ -231,7 +230,3 @@ def _rehearsing(
         left_out=planned.rehearsal.left_out,
         strict=planned.rehearsal.strict,
     )
-
-
-def _key() -> str:
-    return "sk-" + secrets.token_urlsafe(32)
