@@ -67,6 +67,6 @@ def bare_nodes(name: str, network: str, count: int, folder: Path) -> Iterator[Ba
         shared_dir=shared,
     )
     try:
-        yield BareNodes(described, lifecycle.up(described, lambda what, done, total: None, print))
+        yield BareNodes(described, lifecycle.up(described, lambda what, done, total: None))
     finally:
         lifecycle.down(described)

@@ -27,7 +27,7 @@ class Bench:
         self.up()
 
     def up(self) -> None:
-        self.access = lifecycle.up(self.lab, lambda what, done, total: None, print)
+        self.access = lifecycle.up(self.lab, lambda what, done, total: None)
 
     def ssh(self, address: str, command: str, **options: str) -> subprocess.CompletedProcess[str]:
         known_hosts = options.get("known_hosts", str(self.access.known_hosts))
@@ -211,7 +211,7 @@ def test_a_subnet_in_use_is_refused(bench: Bench, tmp_path: Path) -> None:
     twin = replace(bench.lab, name="test-twin", state_dir=tmp_path / "twin")
     try:
         with pytest.raises(NotReadyError, match=r"10\.213\.98\.0/24 overlaps"):
-            lifecycle.up(twin, lambda what, done, total: None, print)
+            lifecycle.up(twin, lambda what, done, total: None)
     finally:
         lifecycle.down(twin)
 

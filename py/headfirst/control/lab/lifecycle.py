@@ -23,13 +23,13 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 @_one_at_a_time()
-def up(lab: Lab, progress: Advance, warn: Callable[[str], None]) -> LabAccess:
+def up(lab: Lab, progress: Advance, warn: Callable[[str], None] | None = None) -> LabAccess:
     """Starts what is missing of the lab, and returns how its nodes are reached.
 
     What runs as asked is left alone; a node whose description has changed is created again, and a node that
-    has other settings than this machine gets these. `warn` is called for each setting that nodes cannot use.
-    Raises NotReadyError where this machine cannot carry the lab; the next call continues where this one
-    stopped.
+    has other settings than this machine gets these. `warn` is called for each setting that nodes cannot use
+    (without it, `progress` is). Raises NotReadyError where this machine cannot carry the lab; the next call
+    continues where this one stopped.
     """
     if not lab.shared_dir.is_dir():
         raise InputError(f"The lab's shared folder {lab.shared_dir} does not exist.")
@@ -69,7 +69,8 @@ def up(lab: Lab, progress: Advance, warn: Callable[[str], None]) -> LabAccess:
         node_settings.update(present[node.name], settings)
     if created or outdated:
         for text in settings.left_out:
-            warn(f"{text}; nodes do not get it")
+            sentence = f"{text}; nodes do not get it"
+            warn(sentence) if warn else progress(sentence, 1, 1)
     keys.write_known_hosts(lab, {node.address: keys.host_key(present[node.name]) for node in lab.nodes})
     return keys.access(lab)
 
