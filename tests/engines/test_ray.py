@@ -21,6 +21,7 @@ from headfirst.decide import engines
 from headfirst.decide.engines.base import LaunchRequest
 from headfirst.decide.engines.layout import Layout
 from netns import Lan
+from sglang_launches import ONE
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and iproute2"
@@ -53,19 +54,8 @@ print(ray.get(ray.remote(lambda: "code ran").remote(), timeout=30))
 
 
 def request(lan: Lan, rank: int, config: Path) -> LaunchRequest:
-    return LaunchRequest(
-        model_dir="/m",
-        served_name="m",
-        layout=Layout(2),
-        nodes=2,
-        rank=rank,
-        head_address=lan.addresses[0],
-        dist_port=5000,
-        address=lan.addresses[rank],
-        port=30000,
-        config_file=str(config),
-        runtime="ray",
-    )
+    hosts = {"head_address": lan.addresses[0], "address": lan.addresses[rank], "nic": None}
+    return replace(ONE, layout=Layout(2), nodes=2, rank=rank, **hosts, config_file=str(config), runtime="ray")
 
 
 def with_ray() -> list[str]:

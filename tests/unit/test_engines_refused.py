@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.inventory import names
 from headfirst.decide import engines
-from headfirst.decide.engines.base import LaunchRequest
 from headfirst.decide.engines.layout import Layout
 from known_models import model
+from sglang_launches import ONE
 from together import together
 
 ENGINES = [engines.get(name) for name in engines.names()]
@@ -132,7 +133,6 @@ TASKS = [
 def test_a_runner_of_another_task(name: str, task: engines.Task, words: str, refusal: str | None) -> None:
     engine = engines.get(name)
     values = engine.check_arguments(words.split()).require()
-    assert QWEN is not None
     problems = [
         text for text in engine.support_problems(QWEN, None, task, values) if "reward" not in text[:20]
     ]
@@ -140,7 +140,6 @@ def test_a_runner_of_another_task(name: str, task: engines.Task, words: str, ref
 
 
 def test_a_reranker_that_is_a_cross_encoder_may_have_the_flag() -> None:
-    assert QWEN is not None
     encoder = QWEN.model_copy(update={"architecture": "XLMRobertaForSequenceClassification"})
     assert not engines.get("sglang").support_problems(encoder, None, "rerank", {"is_embedding": True})
 
@@ -149,19 +148,8 @@ def test_a_reranker_that_is_a_cross_encoder_may_have_the_flag() -> None:
 def test_headless_ranks_of_vllm_have_no_number_of_servers(words: str) -> None:
     """run_headless refuses one (entrypoints/cli/serve.py)."""
     extra = ("--seed", "1", *words.split(), "--enforce-eager")
-    request = LaunchRequest(
-        model_dir="/m",
-        served_name="m",
-        layout=Layout(2),
-        nodes=2,
-        rank=0,
-        head_address="192.0.2.1",
-        dist_port=29500,
-        address="192.0.2.1",
-        port=30000,
-        extra_args=extra,
-    )
+    request = replace(ONE, layout=Layout(2), nodes=2, extra_args=extra)
     engine = engines.get("vllm")
     assert engine.launch(request).command[-len(extra) :] == list(extra)
-    other = LaunchRequest(**{**vars(request), "rank": 1, "address": "192.0.2.2"})
+    other = replace(request, rank=1, address="192.0.2.2")
     assert engine.launch(other).command[-3:] == ["--seed", "1", "--enforce-eager"]
