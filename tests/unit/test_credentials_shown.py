@@ -32,42 +32,43 @@ model_source=demo
 """
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_a_key_that_nothing_accepts_is_not_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool
-) -> None:
+KEPT = secrets.Secrets().with_keys(["chat"])
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The inventory of a cluster that was up before its second service was added."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     HostRecords(tmp_path / "hosts", monkeypatch)
     path = tmp_path / "mine.ini"
     path.write_text(TEXT)
-    # The cluster was up before the second service was added.
-    kept = secrets.Secrets().with_keys(["chat"])
-    secrets.save(load([path]), kept)
+    secrets.save(load([path]), KEPT)
+    return path
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_key_that_nothing_accepts_is_not_shown(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     credentials(RunOptions([path]), OutputFormat(as_json))
     first = capsys.readouterr().out
-    assert kept.service_api_keys["chat"] in first
+    assert KEPT.service_api_keys["chat"] in first
     shown = {word for word in first.replace('"', " ").split() if word.startswith("sk-")}
-    assert shown == {key for key in (kept.engine_api_key, kept.service_api_keys["chat"]) if key in first}
+    assert shown == {key for key in (KEPT.engine_api_key, KEPT.service_api_keys["chat"]) if key in first}
     assert as_json or f"API key    none yet, until: deploy up {path}" in first
-    assert kept.engine_admin_key == json.loads(first)["engine_admin_key"] if as_json else "Admin key" in first
-    assert kept.engine_admin_key in first
+    assert KEPT.engine_admin_key == json.loads(first)["engine_admin_key"] if as_json else "Admin key" in first
+    assert KEPT.engine_admin_key in first
 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_of_one_service_only_its_key_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    HostRecords(tmp_path / "hosts", monkeypatch)
-    path = tmp_path / "mine.ini"
-    path.write_text(TEXT)
-    kept = secrets.Secrets().with_keys(["chat"])
-    secrets.save(load([path]), kept)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     credentials(RunOptions([path], service="chat"), OutputFormat(as_json))
     text = capsys.readouterr().out
-    assert {value for value in kept.values() if value in text} == {kept.service_api_keys["chat"]}
+    assert {value for value in KEPT.values() if value in text} == {KEPT.service_api_keys["chat"]}
     assert f"http://192.0.2.7:{ENGINE}/v1" in text
     if as_json:
         assert json.loads(text).keys() == {"service", "api_key", "api"}

@@ -69,9 +69,7 @@ def test_each_address_of_a_member_carries_a_part(
     members = [hosts[:2], hosts[2:]]
     head, node = (start(index, members=members, connections=2) for index in (0, 1))
     source.offer(head)
-    source.receive(node, tmp_path / "1")
-    await_names(node, source.proofs)
-    assert source.same(tmp_path / "1")
+    source.comes_to(node, tmp_path / "1")
     assert carried.keys() == {(hosts[2], hosts[0]), (hosts[3], hosts[1])}
     assert sum(carried.values()) == head.traffic.sent == source.size
 
@@ -80,9 +78,7 @@ def test_a_member_before_receives_from_one_after_it(start: Start, tmp_path: Path
     source = Source(tmp_path / "2", file=4 * PIECE)
     first, _middle, last = (start(index) for index in range(3))
     source.offer(last)
-    source.receive(first, tmp_path / "0")
-    await_names(first, source.proofs)
-    assert source.same(tmp_path / "0")
+    source.comes_to(first, tmp_path / "0")
 
 
 @pytest.mark.parametrize("encrypt", [False, True])
@@ -215,9 +211,7 @@ def test_a_longer_file_that_was_there_is_cut(start: Start, tmp_path: Path) -> No
     copy = tmp_path / "node/sub/file"
     copy.parent.mkdir(parents=True)
     copy.write_bytes((source.folder / "sub/file").read_bytes() + b"more")
-    source.receive(node, tmp_path / "node")
-    await_names(node, source.proofs)
-    assert source.same(tmp_path / "node")
+    source.comes_to(node, tmp_path / "node")
     assert node.traffic.received == 0
 
 

@@ -55,6 +55,17 @@ with Transport(transfer, Board(1, 2, KEY), lambda _name: (0, 1)) as node:
 """
 
 
+def _node(source: Source, hosts: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    """The second host as a process, which receives the file into `folder`."""
+    proof = source.proofs["sub/file"]
+    (folder / "proof").write_text(f'[{proof.size}, "{proof.xxh3}", "{proof.pieces.hex()}"]')
+    return subprocess.Popen(
+        [sys.executable, "-c", _NODE, hosts[0], hosts[1], str(PORT), TOKEN, str(folder)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(headfirst.__file__).parents[1])},
+    )
+
+
 @pytest.mark.parametrize("sent", [None, 0, PIECE // 2])
 def test_a_member_that_exchanges_news_and_sends_no_bytes_is_left_for_another(
     sent: int | None, hosts: list[str], start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -88,16 +99,10 @@ def test_a_killed_node_fetches_only_what_it_lacks(
     hosts: list[str], start: Start, tmp_path: Path, rate: dict[str, float]
 ) -> None:
     source = Source(tmp_path / "head", file=32 * PIECE + 5)
-    proof = source.proofs["sub/file"]
-    (tmp_path / "proof").write_text(f'[{proof.size}, "{proof.xxh3}", "{proof.pieces.hex()}"]')
     head = start(0, 2)
     source.offer(head)
     rate["at"] = 8 * PIECE
-    node = subprocess.Popen(
-        [sys.executable, "-c", _NODE, hosts[0], hosts[1], str(PORT), TOKEN, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(headfirst.__file__).parents[1])},
-    )
+    node = _node(source, hosts, tmp_path)
     assert node.stdout
     with node.stdout as output:
         assert output.readline() == b"a third is here\n"
@@ -105,12 +110,10 @@ def test_a_killed_node_fetches_only_what_it_lacks(
     node.wait()
     rate["at"] = float("inf")
 
-    lacking = proof.size - _right_bytes(source.folder / "sub/file", tmp_path / "node/sub/file")
+    lacking = source.size - _right_bytes(source.folder / "sub/file", tmp_path / "node/sub/file")
     assert lacking < 25 * PIECE
     again = start(1, 2)
-    source.receive(again, tmp_path / "node")
-    await_names(again, source.proofs)
-    assert source.same(tmp_path / "node")
+    source.comes_to(again, tmp_path / "node")
     assert again.traffic.received == lacking
 
 
@@ -141,9 +144,7 @@ def test_only_pieces_with_flipped_bytes_are_fetched(start: Start, tmp_path: Path
     _flip(copy, 0, 5 * PIECE + 1000, 31 * PIECE - 1, 32 * PIECE + 4)
     head, node = start(0, 2), start(1, 2)
     source.offer(head)
-    source.receive(node, tmp_path / "node")
-    await_names(node, source.proofs)
-    assert source.same(tmp_path / "node")
+    source.comes_to(node, tmp_path / "node")
     assert node.traffic.received == 3 * PIECE + 5
     assert head.traffic.sent == 3 * PIECE + 5
 
@@ -183,9 +184,7 @@ def test_a_relay_that_comes_back_is_asked_again(
     await_names(relay, source.proofs)
     await_that(lambda: last._source("sub/file") == 1)
     last.forget("sub/file")
-    source.receive(last, tmp_path / "again")
-    await_names(last, source.proofs)
-    assert source.same(tmp_path / "again")
+    source.comes_to(last, tmp_path / "again")
     assert (head.traffic.sent, relay.traffic.sent) == (sent + source.size, source.size)
 
 
@@ -208,9 +207,7 @@ def test_a_full_disk_fails_and_is_continued(start: Start, tmp_path: Path) -> Non
     lacking = 16 * PIECE - _right_bytes(source.folder / "sub/file", copy)
     assert lacking < 16 * PIECE
     before = node.traffic.received
-    source.receive(node, tmp_path / "node")
-    await_names(node, source.proofs)
-    assert source.same(tmp_path / "node")
+    source.comes_to(node, tmp_path / "node")
     assert node.traffic.received - before == lacking
 
 
@@ -257,15 +254,9 @@ def test_a_node_that_stands_still_is_left_out_and_comes_back(
     """Stopped as by a debugger: its kernel still takes connections."""
     monkeypatch.setattr(link, "ANSWER_LIMIT_S", 2.0)
     source = Source(tmp_path / "head", file=8 * PIECE)
-    proof = source.proofs["sub/file"]
-    (tmp_path / "proof").write_text(f'[{proof.size}, "{proof.xxh3}", "{proof.pieces.hex()}"]')
     head = start(0, 2)
     source.offer(head)
-    node = subprocess.Popen(
-        [sys.executable, "-c", _NODE, hosts[0], hosts[1], str(PORT), TOKEN, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(headfirst.__file__).parents[1])},
-    )
+    node = _node(source, hosts, tmp_path)
     try:
         await_that(lambda: head.chain.upstream == 1)
         node.send_signal(signal.SIGSTOP)

@@ -12,7 +12,7 @@ from headfirst.node.weights.proof.hashing import PIECE
 from headfirst.node.weights.transfer.board import Board, Overview
 from headfirst.node.weights.transfer.encryption import _identity, contexts
 from headfirst.node.weights.transfer.link import PeerRefused, Unreachable
-from transfer_hosts import PORT, TOKEN, Source, Start, await_names, hosts, linked, read, serving, start
+from transfer_hosts import PORT, TOKEN, Source, Start, hosts, linked, read, serving, start
 from wire_tap import WireTap, tapped
 
 __all__ = ["hosts", "start"]  # fixtures
@@ -25,9 +25,7 @@ def transfer(hosts: list[str], start: Start, folder: Path, *, encrypt: bool) -> 
     source = Source(folder / "head", **{NAME.removeprefix("sub/"): 3 * PIECE})
     with serving(source, hosts[0], [hosts[2]], encrypt=encrypt), tapped(hosts[2], hosts[0], PORT) as tap:
         node = start(1, members=[[hosts[2]], [hosts[1]]], encrypt=encrypt)
-        source.receive(node, folder / "node")
-        await_names(node, source.proofs)
-        assert source.same(folder / "node")
+        source.comes_to(node, folder / "node")
         node.__exit__()
     assert len(tap.all) > 3 * PIECE, "all of it went through the tap"
     return tap, source

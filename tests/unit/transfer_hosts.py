@@ -79,6 +79,12 @@ class Source:
         for name, proof in self.proofs.items():
             node.receive(name, proof, folder / name)
 
+    def comes_to(self, node: Transport, folder: Path) -> None:
+        """The node receives all files, as they are here."""
+        self.receive(node, folder)
+        await_names(node, self.proofs)
+        assert self.same(folder)
+
     def same(self, folder: Path) -> bool:
         return all((folder / name).read_bytes() == (self.folder / name).read_bytes() for name in self.proofs)
 
