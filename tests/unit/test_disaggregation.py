@@ -19,7 +19,6 @@ pytestmark = pytest.mark.usefixtures("no_hub")
 HOSTS = "gpus=8\ngpu=H100-80G\nmodel_source=huggingface\n"
 MODEL = "Qwen/Qwen3-32B"
 PAIR = "prefill_replicas=1\ndecode_replicas=1\n"
-Places = list[tuple[str | None, list[tuple[str, tuple[str, ...] | None]]]]
 
 
 def cluster(folder: Path, settings: str, *, hosts: int = 2, groups: str = "", model: str = MODEL) -> Cluster:
@@ -28,11 +27,16 @@ def cluster(folder: Path, settings: str, *, hosts: int = 2, groups: str = "", mo
     return read(folder, f"{ranks}[all:vars]\n{HOSTS}model={model}\n{settings}\n")
 
 
-def places(its: Cluster) -> Places:
-    return [
-        (replica.role, [(place.host.name, place.devices) for place in replica.places])
+def places(its: Cluster) -> str:
+    """Each replica's hosts, with its GPUs where they are not all of the host's."""
+    return "; ".join(
+        " ".join([str(replica.role), *(_place(place.host.name, place.devices) for place in replica.places)])
         for replica in its.services[0].replicas
-    ]
+    )
+
+
+def _place(host: str, devices: tuple[str, ...] | None) -> str:
+    return host if devices is None else f"{host}:{''.join(devices)}"
 
 
 def command(replica: PlannedReplica, rank: int = 0) -> str:
@@ -42,57 +46,27 @@ def command(replica: PlannedReplica, rank: int = 0) -> str:
 @pytest.mark.parametrize(
     ("settings", "hosts", "groups", "expected"),
     [
-        (PAIR, 2, "", [("prefill", [("node1", None)]), ("decode", [("node2", None)])]),
-        (
-            PAIR,
-            1,
-            "",
-            [
-                ("prefill", [("node1", ("0", "1", "2", "3"))]),
-                ("decode", [("node1", ("4", "5", "6", "7"))]),
-            ],
-        ),
-        (
-            PAIR,
-            3,
-            "[prefill]\nnode1\n",
-            [("prefill", [("node1", None)]), ("decode", [("node2", None), ("node3", None)])],
-        ),
-        (
-            PAIR,
-            3,
-            "[decode]\nnode1\n[prefill]\nnode[2:3]\n",
-            [("prefill", [("node2", None), ("node3", None)]), ("decode", [("node1", None)])],
-        ),
+        (PAIR, 2, "", "prefill node1; decode node2"),
+        (PAIR, 1, "", "prefill node1:0123; decode node1:4567"),
+        (PAIR, 3, "[prefill]\nnode1\n", "prefill node1; decode node2 node3"),
+        (PAIR, 3, "[decode]\nnode1\n[prefill]\nnode[2:3]\n", "prefill node2 node3; decode node1"),
         (
             "prefill_replicas=2\ndecode_replicas=1\nprefill_gpus_per_replica=4\ndecode_gpus_per_replica=8\n",
             2,
             "",
-            [
-                ("prefill", [("node1", ("0", "1", "2", "3"))]),
-                ("prefill", [("node1", ("4", "5", "6", "7"))]),
-                ("decode", [("node2", None)]),
-            ],
+            "prefill node1:0123; prefill node1:4567; decode node2",
         ),
-        (
-            PAIR + "prefill_gpus_per_replica=2\n",
-            1,
-            "",
-            [
-                ("prefill", [("node1", ("0", "1"))]),
-                ("decode", [("node1", ("2", "3", "4", "5", "6", "7"))]),
-            ],
-        ),
+        (PAIR + "prefill_gpus_per_replica=2\n", 1, "", "prefill node1:01; decode node1:234567"),
         (
             PAIR + "prefill_gpus_per_replica=2\ndecode_gpus_per_replica=4\n",
             1,
             "[prefill]\nnode1\n[decode]\nnode1\n",
-            [("prefill", [("node1", ("0", "1"))]), ("decode", [("node1", ("2", "3", "4", "5"))])],
+            "prefill node1:01; decode node1:2345",
         ),
     ],
 )
 def test_hosts_and_gpus_of_each_replica(
-    settings: str, hosts: int, groups: str, expected: Places, tmp_path: Path
+    settings: str, hosts: int, groups: str, expected: str, tmp_path: Path
 ) -> None:
     assert places(cluster(tmp_path, settings, hosts=hosts, groups=groups)) == expected
 
