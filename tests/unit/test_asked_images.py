@@ -49,6 +49,9 @@ CONFIG = {
 }
 
 
+Planned = Callable[..., Prepared]
+
+
 class Images:
     """Hosts on which the image `there` is; `document` and `commands` are what it answers."""
 
@@ -79,7 +82,7 @@ def images(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Images:
 
 
 @pytest.fixture
-def planned(tmp_path: Path) -> Callable[..., Prepared]:
+def planned(tmp_path: Path) -> Planned:
     model = tmp_path / "model"
     model.mkdir()
     (model / "config.json").write_text(json.dumps(CONFIG))
@@ -96,9 +99,7 @@ def planned(tmp_path: Path) -> Callable[..., Prepared]:
     return of
 
 
-def test_an_image_is_asked_once_and_each_command_once(
-    images: Images, planned: Callable[..., Prepared]
-) -> None:
+def test_an_image_is_asked_once_and_each_command_once(images: Images, planned: Planned) -> None:
     prepared = planned()
     told = answered(prepared, Warnings())
     assert [(each["answers"], len(each["commands"])) for each in images.asked] == [(True, 1)]
@@ -113,7 +114,7 @@ def test_an_image_is_asked_once_and_each_command_once(
 
 
 def test_a_plan_without_hosts_knows_what_the_image_of_that_name_answered(
-    images: Images, planned: Callable[..., Prepared]
+    images: Images, planned: Planned
 ) -> None:
     images.document["options"].append({"flags": ["--of-a-nightly"], "dest": "of_a_nightly", "type": "int"})
     with pytest.raises(InputError, match="has no --of-a-nightly"):
@@ -133,7 +134,7 @@ def test_a_plan_without_hosts_knows_what_the_image_of_that_name_answered(
     ],
 )
 def test_what_the_engine_refuses_names_the_line(
-    images: Images, planned: Callable[..., Prepared], arguments: str, sentence: str, line: int
+    images: Images, planned: Planned, arguments: str, sentence: str, line: int
 ) -> None:
     images.commands = lambda words: AskedCommand(problem=sentence)
     with pytest.raises(InputError, match=f"SGLang 0.5.23 refuses rank 0: {sentence}") as caught:
@@ -141,9 +142,7 @@ def test_what_the_engine_refuses_names_the_line(
     assert str(caught.value.where).endswith(f"cluster.ini:{line}")
 
 
-def test_a_command_that_was_not_read_is_a_warning_and_is_read_again(
-    images: Images, planned: Callable[..., Prepared]
-) -> None:
+def test_a_command_that_was_not_read_is_a_warning_and_is_read_again(images: Images, planned: Planned) -> None:
     images.commands = lambda words: AskedCommand(why="no GPU here")
     warnings = Warnings()
     told = answered(planned(), warnings)
@@ -152,9 +151,7 @@ def test_a_command_that_was_not_read_is_a_warning_and_is_read_again(
     assert len(images.asked) >= 2
 
 
-def test_an_image_that_does_not_answer_is_not_refused(
-    images: Images, planned: Callable[..., Prepared]
-) -> None:
+def test_an_image_that_does_not_answer_is_not_refused(images: Images, planned: Planned) -> None:
     images.document = {"engine": "sglang", "version": "no version"}
     warnings = Warnings()
     told = answered(planned(), warnings)
@@ -163,7 +160,7 @@ def test_an_image_that_does_not_answer_is_not_refused(
 
 
 def test_a_model_whose_files_cannot_be_read_here_is_a_warning(
-    images: Images, planned: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch
+    images: Images, planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: Any) -> None:
         raise NotReadyError("the hub is away")
@@ -175,7 +172,7 @@ def test_a_model_whose_files_cannot_be_read_here_is_a_warning(
     assert [each["commands"] for each in images.asked] == [[]]
 
 
-def test_an_image_that_is_not_there_is_missing(images: Images, planned: Callable[..., Prepared]) -> None:
+def test_an_image_that_is_not_there_is_missing(images: Images, planned: Planned) -> None:
     images.there = False
     told = answered(planned(), Warnings())
     assert told.missing == ["lmsysorg/sglang:v0.5.23"]
@@ -186,7 +183,7 @@ def test_an_image_that_is_not_there_is_missing(images: Images, planned: Callable
     "error", [NotReadyError("no route to host"), InputError("another connection plugin")]
 )
 def test_a_host_that_cannot_be_asked_has_no_image(
-    images: Images, planned: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch, error: Exception
+    images: Images, planned: Planned, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def refuse(*_: Any) -> str:
         raise error
@@ -195,9 +192,7 @@ def test_a_host_that_cannot_be_asked_has_no_image(
     assert answered(planned(), Warnings()).missing == ["lmsysorg/sglang:v0.5.23"]
 
 
-def test_a_plan_that_only_leaves_out_presets_goes_on(
-    images: Images, planned: Callable[..., Prepared]
-) -> None:
+def test_a_plan_that_only_leaves_out_presets_goes_on(images: Images, planned: Planned) -> None:
     before = planned("preset=throughput")
     chosen = [argument.flag for argument in before.plan.services[0].chosen_arguments]
     assert chosen
@@ -211,7 +206,7 @@ def test_a_plan_that_only_leaves_out_presets_goes_on(
     refuse_changes(told)
 
 
-def test_a_plan_with_another_environment_stops(images: Images, planned: Callable[..., Prepared]) -> None:
+def test_a_plan_with_another_environment_stops(images: Images, planned: Planned) -> None:
     before = planned()
     service = before.plan.services[0]
     replica = service.replicas[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -35,16 +35,21 @@ def name(offer: Offer) -> str:
     return f"{offer.model} (images)" if offer.task == "vision" else offer.model
 
 
-def printed(models: Models, capsys: pytest.CaptureFixture[str], *, whole: bool = True) -> list[str]:
-    print_models(models, whole=whole)
-    return capsys.readouterr().out.splitlines()
+Printed = Callable[..., list[str]]
 
 
-def test_every_id_and_precision_is_whole_at_80_columns(
-    models: Models, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = printed(models, capsys)
+@pytest.fixture
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Printed:
+    def lines(models: Models, *, columns: int = 80, whole: bool = True) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        print_models(models, whole=whole)
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+def test_every_id_and_precision_is_whole_at_80_columns(models: Models, printed: Printed) -> None:
+    lines = printed(models)
     table = lines[1 : next(number for number, line in enumerate(lines) if line.startswith("The order"))]
     assert all(len(line) <= 80 for line in table) and "…" not in "".join(table)
     assert len({offer.precision for offer in models.offers}) >= 4
@@ -53,11 +58,8 @@ def test_every_id_and_precision_is_whole_at_80_columns(
         assert offer.precision in below and f"{offer.kv_tokens:,}" in below
 
 
-def test_a_wide_terminal_has_a_line_a_model(
-    models: Models, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
-    lines = printed(models, capsys)
+def test_a_wide_terminal_has_a_line_a_model(models: Models, printed: Printed) -> None:
+    lines = printed(models, columns=160)
     assert lines[2] == "chat:"
     titles = lines[1]
     table = lines[2 : next(number for number, line in enumerate(lines) if line.startswith("The order"))]
@@ -83,40 +85,31 @@ def test_precision_is_what_the_weights_are(id: str, gpu: str, precision: str) ->
     assert [offer.precision for offer in surveyed(gpu, [id]).offers] == [precision]
 
 
-def test_the_reason_of_the_order_is_printed(
-    models: Models, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = printed(models, capsys)
+def test_the_reason_of_the_order_is_printed(models: Models, printed: Printed) -> None:
+    lines = printed(models)
     assert any(line.startswith("The order: the task") for line in lines)
     kimi = lines[lines.index("moonshotai/Kimi-K2.5 (images)") + 1].split()
     assert "2026-01" in kimi and "1,027B" in kimi
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_the_lines_come_last_and_refusals_are_by_reason(
-    models: Models, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+def test_the_lines_come_last_and_refusals_are_by_reason(models: Models, printed: Printed) -> None:
     ids = ("Qwen/Qwen3.5-397B-A17B", "Qwen/Qwen3.5-122B-A10B", "Qwen/Qwen3-VL-235B-A22B-Thinking")
     refused = [
         Refusal(model=ids[0], task="chat", reason="It needs 12 nodes."),
         Refusal(model=ids[1], task="chat", reason="It needs 2 nodes."),
         Refusal(model=ids[2], task="chat", reason="It needs 12 nodes."),
     ]
-    lines = printed(models.model_copy(update={"refused": refused}), capsys)
+    lines = printed(models.model_copy(update={"refused": refused}))
     below = lines[lines.index("3 models are not served, by reason:") + 1 :]
     assert below[:2] == [f"It needs 2 nodes: {ids[1]}", f"It needs 12 nodes: {ids[0]}, {ids[2]}"]
     assert lines[-1].startswith("The lines of another model")
 
 
-def test_the_best_of_each_task_are_on_two_screens(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_best_of_each_task_are_on_two_screens(printed: Printed) -> None:
     """Of the whole catalogue."""
-    monkeypatch.setenv("COLUMNS", "80")
     models = surveyed("H100-80G", catalogue.ids())
-    lines = printed(models, capsys, whole=False)
+    lines = printed(models, whole=False)
     assert len(lines) <= 2 * 50
     kinds = [group_of(offer.task) for offer in models.offers]
     for kind in dict.fromkeys(kinds):
