@@ -39,14 +39,18 @@ def plan(cluster: Cluster, checkpoint: Checkpoint, gpus: str, variables: str) ->
     return planned(with_settings(hosts, model=checkpoint.id, **given), checkpoint).services[0]
 
 
+def fits(tensor_parallel: int, **others: object) -> Mapping[str, Any]:
+    return {"tensor_parallel": tensor_parallel, "fits": True, **others}
+
+
 # (checkpoint, GPUs, variables, what the plan must have)
 RIGHT: list[tuple[Checkpoint, str, str, Mapping[str, Any]]] = [
-    (known(R1), "2 x 8 x H20-96G", "", {"tensor_parallel": 16, "fits": True}),
-    (known(R1), "4 x 8 x A100-80G", "", {"tensor_parallel": 32, "fits": True, "convert_to_bf16": True}),
-    (known(R1), "8 x H200", "", {"tensor_parallel": 8, "fits": True, "convert_to_bf16": False}),
-    (known(R1), "2 x 8 x H100-80G", "", {"tensor_parallel": 16, "fits": True}),
+    (known(R1), "2 x 8 x H20-96G", "", fits(16)),
+    (known(R1), "4 x 8 x A100-80G", "", fits(32, convert_to_bf16=True)),
+    (known(R1), "8 x H200", "", fits(8, convert_to_bf16=False)),
+    (known(R1), "2 x 8 x H100-80G", "", fits(16)),
     (known(R1), "2 x 8 x H100-80G", "hca=none", {"tensor_parallel": 8, "pipeline_parallel": 2}),
-    (known(R1), "8 x 8 x A100-40G", "", {"tensor_parallel": 32, "pipeline_parallel": 2, "fits": True}),
+    (known(R1), "8 x 8 x A100-40G", "", fits(32, pipeline_parallel=2)),
     (
         known(R1),
         "2 x 8 x H200",
@@ -59,45 +63,25 @@ RIGHT: list[tuple[Checkpoint, str, str, Mapping[str, Any]]] = [
         "4 x 8 x H100-80G",
         "engine_args=--moe-a2a-backend deepep --moe-dense-tp-size 1 "
         "--attn-dp-size 32 --cuda-graph-max-bs-decode 64",
-        {"tensor_parallel": 32, "pipeline_parallel": 1, "fits": True},
+        fits(32, pipeline_parallel=1),
     ),
-    (known(LLAMA_405B), "2 x 8 x H100-80G", "", {"tensor_parallel": 16, "fits": True}),
-    (known(LLAMA_70B), "8 x A100-80G", "", {"tensor_parallel": 8, "fits": True}),
-    (known(LLAMA_70B), "4 x H100-80G", "", {"tensor_parallel": 4, "fits": True}),
+    (known(LLAMA_405B), "2 x 8 x H100-80G", "", fits(16)),
+    (known(LLAMA_70B), "8 x A100-80G", "", fits(8)),
+    (known(LLAMA_70B), "4 x H100-80G", "", fits(4)),
     (known(LLAMA_70B), "8 x H100-80G", "engine_args=--dp-size 2", {"tensor_parallel": 4}),
-    (known(LLAMA_8B), "1 x RTX-4090", "", {"tensor_parallel": 1, "fits": True}),
-    (known(LLAMA_8B), "1 x RTX-3090", "", {"tensor_parallel": 1, "fits": True}),
-    (known(QWQ), "4 x L20", "", {"tensor_parallel": 4, "fits": True}),
-    (
-        known(QWQ),
-        "4 x RTX-4090",
-        "engine_args=--mem-fraction-static 0.88",
-        {"tensor_parallel": 4, "fits": True},
-    ),
-    (
-        MINIMAX_M2,
-        "8 x H100-80G",
-        "engine_args=--ep-size 8 | tensor_parallel=8",
-        {"tensor_parallel": 8, "fits": True},
-    ),
+    (known(LLAMA_8B), "1 x RTX-4090", "", fits(1)),
+    (known(LLAMA_8B), "1 x RTX-3090", "", fits(1)),
+    (known(QWQ), "4 x L20", "", fits(4)),
+    (known(QWQ), "4 x RTX-4090", "engine_args=--mem-fraction-static 0.88", fits(4)),
+    (MINIMAX_M2, "8 x H100-80G", "engine_args=--ep-size 8 | tensor_parallel=8", fits(8)),
     (MINIMAX_M2, "8 x H100-80G", "", {"tensor_parallel": 8, "pipeline_parallel": 1}),
-    (MINIMAX_M2, "4 x H100-80G", "", {"tensor_parallel": 4, "fits": True}),
-    (
-        QWEN3_235B,
-        "8 x H100-80G",
-        "engine_args=--ep-size 2 | tensor_parallel=8",
-        {"tensor_parallel": 8, "fits": True},
-    ),
+    (MINIMAX_M2, "4 x H100-80G", "", fits(4)),
+    (QWEN3_235B, "8 x H100-80G", "engine_args=--ep-size 2 | tensor_parallel=8", fits(8)),
     (QWEN3_235B, "8 x H20-96G", "engine_args=--ep-size 8", {"tensor_parallel": 8}),
     (known(R1, architecture="DeepseekV32ForCausalLM"), "8 x H200", "", {"tensor_parallel": 8}),
     (known(LLAMA_8B, architecture="Qwen3Model"), "1 x L4", "task=embedding", {"task": "embedding"}),
     (known(LLAMA_8B, architecture="Qwen2ForRewardModel"), "1 x RTX-4090", "task=reward", {"task": "reward"}),
-    (
-        V4_FLASH,
-        "8 x H200",
-        "engine=lmdeploy | engine_image=openmmlab/lmdeploy:v0.18.0-cu13.0",
-        {"tensor_parallel": 8, "fits": True},
-    ),
+    (V4_FLASH, "8 x H200", "engine=lmdeploy | engine_image=openmmlab/lmdeploy:v0.18.0-cu13.0", fits(8)),
 ]
 
 # (checkpoint, GPUs, variables, words of the refusal)
