@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import ssl
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -187,29 +187,31 @@ def test_what_the_tool_prints_is_validated(printed: str, tmp_path: Path) -> None
 # The command
 
 
-def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **server: Any) -> Any:
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, python: Path) -> Call:
     """Run `deploy test --accuracy` on a stand-in; an error of Headfirst's is raised."""
-
-    @contextmanager
-    def direct(*_: object, **__: object) -> Iterator[tuple[str, str]]:
-        yield url, KEY
-
     package = "headfirst.control.deployment.measuring"
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with serving(**server) as (url, state):
-        monkeypatch.setattr(f"{package}.accuracy.open_api", direct)
-        monkeypatch.setattr(f"{package}.chat_service.subject_of", lambda *_, **__: SUBJECT)
-        done = CliRunner().invoke(app, ["test", LAB, "-e", f"served_model_name={MODEL}", *words])
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return SimpleNamespace(code=done.exit_code, out=done.output, sent=len(state.bodies))
+    monkeypatch.setattr(f"{package}.chat_service.subject_of", lambda *_, **__: SUBJECT)
+
+    def called(*words: str, **server: Any) -> Any:
+        with serving(**server) as (url, state):
+            direct = nullcontext((url, KEY))
+            monkeypatch.setattr(f"{package}.accuracy.open_api", lambda *_, **__: direct)
+            done = CliRunner().invoke(app, ["test", LAB, "-e", f"served_model_name={MODEL}", *words])
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return SimpleNamespace(code=done.exit_code, out=done.output, sent=len(state.bodies))
+
+    return called
 
 
-def test_a_service_is_compared_with_a_recorded_run(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sums: str, python: Path
-) -> None:
+def test_a_service_is_compared_with_a_recorded_run(call: Call, tmp_path: Path, sums: str) -> None:
     before, same, worse = (tmp_path / name for name in ("before", "same", "worse"))
-    done = call(monkeypatch, tmp_path, "--accuracy", sums, "-o", str(before), answers=RIGHT)
+    done = call("--accuracy", sums, "-o", str(before), answers=RIGHT)
     assert (done.code, done.sent) == (0, SUMS)
     assert "100.0 %: 12 of 12 answers (95 %: 75.8 % to 100.0 %)" in done.out
     assert (before / FILE).stat().st_mode & 0o777 == 0o600
@@ -218,7 +220,7 @@ def test_a_service_is_compared_with_a_recorded_run(
     assert read(before).setup.max_tokens == CONTEXT // 2
 
     options = ("--accuracy", sums, "--compare", str(before))
-    done = call(monkeypatch, tmp_path, *options, "-o", str(same), answers=RIGHT)
+    done = call(*options, "-o", str(same), answers=RIGHT)
     assert done.code == 0
     assert "0 right answers lost, 0 gained (p = 1); 12 answers are equal word for word" in done.out
     assert "No difference was found: at most" in done.out
@@ -226,10 +228,10 @@ def test_a_service_is_compared_with_a_recorded_run(
     others = tmp_path / "others.jsonl"
     others.write_text('{"question": "Another?", "answer": "yes"}')
     with pytest.raises(InputError, match="answered none of these questions"):
-        call(monkeypatch, tmp_path, "--accuracy", str(others), *options[2:])
+        call("--accuracy", str(others), *options[2:])
 
     mixed = {**RIGHT, **dict(list(WRONG.items())[:8])}
-    done = call(monkeypatch, tmp_path, *options, "-o", str(worse), "--json", answers=mixed)
+    done = call(*options, "-o", str(worse), "--json", answers=mixed)
     summary = json.loads(done.out)
     compared = summary["compared"]
     assert (done.code, compared["verdict"], summary["score"]["right"]) == (1, "worse", 4)
@@ -238,58 +240,52 @@ def test_a_service_is_compared_with_a_recorded_run(
     assert compared["p"] == pytest.approx(2 / 2**8)
 
 
-def test_two_services_are_asked_where_an_inventory_is_given(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sums: str, python: Path
-) -> None:
+def test_two_services_are_asked_where_an_inventory_is_given(call: Call, tmp_path: Path, sums: str) -> None:
     options = ("--accuracy", sums, "--questions", "5", "--compare", LAB, "--max-tokens", "9", "--json")
     with pytest.raises(InputError, match="no service is called"):
-        call(monkeypatch, tmp_path, *options, "--service", "other")
+        call(*options, "--service", "other")
     with pytest.raises(HeadfirstError, match=r"answered no question: .*`headfirst-demo` does not exist"):
-        call(monkeypatch, tmp_path, *options)
-    done = call(monkeypatch, tmp_path, *options, answers=RIGHT, faults=frozenset({"any-model"}))
+        call(*options)
+    done = call(*options, answers=RIGHT, faults=frozenset({"any-model"}))
     summary = json.loads(done.out)
     assert (done.code, summary["compared"]["questions"], summary["setup"]["max_tokens"]) == (0, 5, 9)
     assert read(Path(summary["folder"])).score.right == 5
 
 
 def test_a_service_of_others_is_asked_at_its_address(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sums: str, python: Path
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sums: str
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     with serving(answers=WRONG) as (address, state):
         options = ("--accuracy", sums, "--compare", f"{address}/v1", "--json")
-        done = call(monkeypatch, tmp_path, *options, answers=RIGHT)
+        done = call(*options, answers=RIGHT)
     assert [body["max_tokens"] for body in state.bodies] == [CONTEXT // 2] * SUMS
     assert (done.code, json.loads(done.out)["compared"]["verdict"]) == (0, "better")
     (recorded,) = (tmp_path / "state" / "headfirst" / "accuracy").glob(f"127.0.0.1-*/*/{FILE}")
     assert read(recorded).setup.subject == Endpoint(url=address, model=MODEL)
     assert KEY not in recorded.read_text()
-    done = call(monkeypatch, tmp_path, "--accuracy", sums, "--compare", str(recorded), answers=RIGHT)
+    done = call("--accuracy", sums, "--compare", str(recorded), answers=RIGHT)
     assert f"Against  {MODEL} at {address}" in done.out
 
 
-def test_questions_without_an_answer_are_asked_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sums: str, python: Path
-) -> None:
+def test_questions_without_an_answer_are_asked_again(call: Call, tmp_path: Path, sums: str) -> None:
     options = ("--accuracy", sums, "-o", str(tmp_path / "run"), "--concurrency", "1")
-    done = call(monkeypatch, tmp_path, *options, answers=RIGHT, faults=frozenset({"refuses-odd"}))
+    done = call(*options, answers=RIGHT, faults=frozenset({"refuses-odd"}))
     assert done.code == 1
     assert "6 questions have no answer" in done.out
     assert "an odd request" in done.out
     assert (tmp_path / "run" / JOURNAL).stat().st_mode & 0o777 == 0o600
     with (tmp_path / "run" / JOURNAL).open("a") as journal:
         journal.write('{"question": "half a li')
-    done = call(monkeypatch, tmp_path, *options, answers=RIGHT)
+    done = call(*options, answers=RIGHT)
     assert (done.code, done.sent) == (0, 6)
     assert "An earlier run has answered 6 of 12 questions" in done.out
     assert read(tmp_path / "run").score.right == 12
     assert not (tmp_path / "run" / JOURNAL).exists()
 
 
-def test_a_run_continues_with_its_own_questions_only(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sums: str, python: Path
-) -> None:
+def test_a_run_continues_with_its_own_questions_only(call: Call, tmp_path: Path, sums: str) -> None:
     options = ("--accuracy", sums, "-o", str(tmp_path / "run"))
-    call(monkeypatch, tmp_path, *options, faults=frozenset({"refuses-odd"}))
+    call(*options, faults=frozenset({"refuses-odd"}))
     with pytest.raises(InputError, match="another service, data set or limit"):
-        call(monkeypatch, tmp_path, *options, "--questions", "5")
+        call(*options, "--questions", "5")
