@@ -14,6 +14,7 @@ import typer
 import typer.main
 from headfirst.control.cli.app import app
 from headfirst.control.cli.main import main
+from headfirst.decide.plan.types import Plan
 from typer.testing import CliRunner
 
 _DEPLOY: Any = typer.main.get_command(app)
@@ -51,6 +52,13 @@ def succeeds(*words: object) -> str:
     done = CliRunner().invoke(app, [*map(str, words)])
     assert done.exit_code == 0, (done.output, done.exception)
     return done.output
+
+
+def plan_of(*words: object) -> Plan:
+    """What `deploy plan` prints as JSON."""
+    done = CliRunner().invoke(app, ["plan", *map(str, words), "--json"], env={"HF_HUB_OFFLINE": "1"})
+    assert done.exit_code == 0, (done.output, done.exception)
+    return Plan.model_validate_json(done.stdout)
 
 
 def refused(*words: object) -> BaseException:

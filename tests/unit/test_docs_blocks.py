@@ -20,15 +20,13 @@ import pytest
 import typer
 import yaml
 from ansible_collections.headfirst.serving.plugins.plugin_utils import engine_log_rules
-from command import parsed
+from command import parsed, succeeds
 from documented import ROOT, SHELL, Block, blocks, commands, inline, pages, script
-from headfirst.control.cli.app import app
 from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.variables import role_options, role_variables, settings_variables
 from headfirst.node.supervisor import cli as supervisor
 from headfirst.node.weights import cli as weights
 from together import together
-from typer.testing import CliRunner
 
 LANGUAGES = {*SHELL, "ini", "yaml", "json", "python", "text"}
 # Programs of others: the shell parses their lines, their options are not checked.
@@ -174,10 +172,9 @@ def test_outputs_of_the_plan(
     monkeypatch.setenv("COLUMNS", "400")
     (tmp_path / "shown.ini").write_text(shown.text, "utf-8")
     for inventory in (shipped, tmp_path / "shown.ini"):
-        result = CliRunner().invoke(app, ["plan", str(inventory)])
-        assert result.exit_code == 0, result.output
+        printed = succeeds("plan", inventory)
         for line in output.text.splitlines():
-            assert line in result.output
+            assert line in printed
 
 
 def test_the_settings_that_replace_commands_exist() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import offers
 import pytest
+from command import plan_of, refused, succeeds
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
 from headfirst.control.deployment.prepare import prepare
@@ -330,12 +331,10 @@ def test_advice_of_another_model_drops_the_revision_of_this_one(tmp_path: Path) 
     sentences = [line for line in printed.splitlines() if "Instead: model=" in line]
     assert sentences
     assert all(" and model_revision= is " in sentence for sentence in sentences)
-    listed = deploy("models", path, "--model", "Qwen/Qwen3-32B-AWQ").output
+    listed = succeeds("models", path, "--model", "Qwen/Qwen3-32B-AWQ")
     assert "model_revision=" in listed.splitlines()
     path.write_text(f"{hosts}{listed}")
-    planned = deploy("plan", path, "--json")
-    assert planned.exit_code == 0, planned.output
-    assert json.loads(planned.stdout)["services"][0]["weights"]["revision"] is None
+    assert plan_of(path).services[0].weights.revision is None
 
 
 def test_a_model_that_the_engine_lacks_has_no_layout_as_the_way_out(tmp_path: Path) -> None:
@@ -407,10 +406,8 @@ def test_a_plan_that_does_not_fit_ends_with_2_in_json_too() -> None:
 def test_the_command_lists_models_and_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     some = ["deepseek-ai/DeepSeek-R1", *catalogue.ids()[::40]]
     monkeypatch.setattr(catalogue, "ids", lambda: some)
-    inventory = INVENTORIES / "h20x2.ini"
-    result = deploy("models", inventory, "--json")
-    assert result.exit_code == 0, result.output
-    found = Models.model_validate(json.loads(result.stdout))
+    inventory = str(INVENTORIES / "h20x2.ini")
+    found = Models.model_validate_json(succeeds("models", inventory, "--json"))
     assert sorted(one.model for one in (*found.offers, *found.refused)) == sorted(some)
     assert all(one.weights_seconds > 0 for one in found.offers)
     table = deploy("models", inventory, "--all", COLUMNS="160")
@@ -420,19 +417,19 @@ def test_the_command_lists_models_and_lines(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_lines_of_one_model_make_a_plan(tmp_path: Path) -> None:
     inventory = INVENTORIES / "h20x2.ini"
-    lines = deploy("models", inventory, "--model", "deepseek-ai/DeepSeek-V3").stdout
+    lines = succeeds("models", inventory, "--model", "deepseek-ai/DeepSeek-V3")
     assert lines == "model=deepseek-ai/DeepSeek-V3\ntensor_parallel=16\n"
     changed = tmp_path / "cluster.ini"
     kept = [line for line in inventory.read_text().splitlines() if not line.startswith("model=")]
     changed.write_text("\n".join(kept) + f"\n{lines}")
-    assert deploy("plan", changed).exit_code == 0
+    succeeds("plan", changed)
 
 
 def test_an_inventory_without_a_model_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "ids", lambda: ["Qwen/Qwen3-32B"])
     path = tmp_path / "new.ini"
     path.write_text("[head]\nn1 ansible_host=192.0.2.1 gpus=8 gpu=H200-141G nic=eth0 hca=none\n")
-    assert deploy("models", path).exit_code == 0
+    succeeds("models", path)
 
 
 @pytest.mark.parametrize(
@@ -449,14 +446,17 @@ def test_an_inventory_without_a_model_is_enough(tmp_path: Path, monkeypatch: pyt
 def test_unknown_or_mixed_gpus_are_refused(tmp_path: Path, hosts: str, what: str) -> None:
     path = tmp_path / "new.ini"
     path.write_text(hosts)
-    assert what in refusal(deploy("models", path))
+    error = refused("models", path)
+    assert isinstance(error, InputError) and what in error.what
 
 
 def test_a_model_that_cannot_be_served_has_no_lines() -> None:
-    large = deploy("models", INVENTORIES / "a100x1-70b.ini", "--model", "deepseek-ai/DeepSeek-R1")
-    assert "It needs 3 nodes" in refusal(large)
-    unknown = deploy("models", INVENTORIES / "h200x1.ini", "--model", "a/b")
-    assert "the catalogue has no a/b" in refusal(unknown)
+    for inventory, id, what in (
+        ("a100x1-70b", "deepseek-ai/DeepSeek-R1", "It needs 3 nodes"),
+        ("h200x1", "a/b", "the catalogue has no a/b"),
+    ):
+        error = refused("models", INVENTORIES / f"{inventory}.ini", "--model", id)
+        assert isinstance(error, InputError) and what in error.what
 
 
 def test_fp8_that_is_neither_served_nor_converted_is_refused_and_not_proposed() -> None:

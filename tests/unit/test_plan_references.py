@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 
 import pytest
 from clusters import nodes
-from headfirst.control.cli.app import app
+from command import plan_of, refused
 from headfirst.decide.plan.types import Node, Plan
-from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCES = Path(__file__).parent / "references"
 
 
 def plan(inventory: str, *extra: str) -> Plan:
-    result = CliRunner().invoke(app, ["plan", str(ROOT / "inventories" / inventory), "--json", *extra])
-    assert result.exit_code == 0, result.output
-    return Plan.model_validate(json.loads(result.stdout))
+    return plan_of(ROOT / "inventories" / inventory, *extra)
 
 
 def reference(name: str) -> tuple[dict[str, str], dict[str, str | None]]:
@@ -118,10 +114,9 @@ def test_a100x1_70b_carries_the_published_command_without_the_key_in_sight() -> 
     ],
 )
 def test_what_cannot_work_is_refused_before_any_ssh(extra: str, message: str) -> None:
-    result = CliRunner().invoke(app, ["plan", str(ROOT / "inventories" / "a100x4.ini"), "-e", extra])
-    assert result.exception is not None
-    assert getattr(result.exception, "exit_code", None) == 2
-    assert message in str(result.exception)
+    error = refused("plan", ROOT / "inventories" / "a100x4.ini", "-e", extra)
+    assert getattr(error, "exit_code", None) == 2
+    assert message in str(error)
 
 
 def test_an_image_of_another_version_is_planned_with_a_note() -> None:

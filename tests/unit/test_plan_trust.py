@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import clusters
 import pytest
+from command import plan_of
 from headfirst.common.errors import InputError
-from headfirst.control.cli.app import app
 from headfirst.control.cli.shown.plan import print_plan
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
@@ -18,7 +17,6 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import trust
 from headfirst.decide.plan.types import Plan
 from known_models import model
-from typer.testing import CliRunner
 
 R1 = "deepseek-ai/DeepSeek-R1"
 INVENTORY = f"""
@@ -130,11 +128,6 @@ def test_the_table_shows_the_decision(cluster: Cluster, capsys: pytest.CaptureFi
 
 
 def test_the_reference_plan_keeps_the_flag_by_its_own_line() -> None:
-    def run(*extra: str) -> Plan:
-        args = ["plan", str(ROOT / "inventories" / "a100x4.ini"), "--json", *extra]
-        result = CliRunner().invoke(app, args, env={"HF_HUB_OFFLINE": "1"})
-        assert result.exit_code == 0, result.output
-        return Plan.model_validate(json.loads(result.stdout))
-
-    assert has_flag(run())
-    assert not has_flag(run("-e", "trust_remote_code=false"))
+    inventory = ROOT / "inventories" / "a100x4.ini"
+    assert has_flag(plan_of(inventory))
+    assert not has_flag(plan_of(inventory, "-e", "trust_remote_code=false"))
