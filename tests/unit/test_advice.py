@@ -128,11 +128,9 @@ def test_settings_are_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     found = {}
     for (engine, _), its in groups.items():
         if nowhere(tmp_path, its, engine):  # else one plan has them all
-            found |= {
-                places[engine, line]: problems
-                for line in its
-                if (problems := nowhere(tmp_path, [line], engine))
-            }
+            for line in its:
+                if problems := nowhere(tmp_path, [line], engine):
+                    found[places[engine, line]] = problems
     assert found == {}
 
 
@@ -152,13 +150,8 @@ def _words(engine: str, line: str) -> tuple[str, str]:
     option = engines.get(engine).specification.options.get(value) if name == "engine_args" else None
     if option is None or option["type"] == "flag":
         return name, value
-    given = [
-        VALUES.get(value),
-        *option.get("choices", ()),
-        *option.get("registered", ()),
-        option.get("default"),
-        1,
-    ]
+    named = *option.get("choices", ()), *option.get("registered", ())
+    given = [VALUES.get(value), *named, option.get("default"), 1]
     return name, f"{value} {next(word for word in given if word not in (None, ''))}"
 
 
@@ -166,23 +159,14 @@ def refused(folder: Path, its: list[str], engine: str) -> str:
     """Why no plan has these lines with the engine; "" where one has."""
     settings: dict[str, str] = {}
     for name, value in (_words(engine, line) for line in its):
-        settings[name] = (
-            f"{settings[name]} {value}"
-            if name in ("engine_args", "engine_env") and name in settings
-            else value
-        )
+        several = name in ("engine_args", "engine_env") and name in settings
+        settings[name] = f"{settings[name]} {value}" if several else value
     kept = [line for line in SERVED if line.partition("=")[0] not in settings]
+    kept += [f"engine={engine}", f"engine_version={engines.get(engine).version}"]
+    tried = [f'{name}="{value}"' for name, value in settings.items()]
     problem = ""
     for more in MORE:
-        text = [
-            HOSTS,
-            *kept,
-            f"engine={engine}",
-            f"engine_version={engines.get(engine).version}",
-            *more,
-            *(f'{name}="{value}"' for name, value in settings.items()),
-        ]
-        (folder / "tried.ini").write_text("\n".join(text), "utf-8")
+        (folder / "tried.ini").write_text("\n".join([HOSTS, *kept, *more, *tried]), "utf-8")
         try:
             prepare([folder / "tried.ini"], [], probe=False)
         except HeadfirstError as error:
@@ -194,10 +178,7 @@ def refused(folder: Path, its: list[str], engine: str) -> str:
 
 def test_advice_that_a_plan_refuses_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for text in (
-        "Remove CUDA_VISIBLE_DEVICES from engine_env.",
-        "Add --no-such-flag to engine_args.",
-        "Set kv_transfer=no.",
-    ):
+    unset, unknown = "Remove CUDA_VISIBLE_DEVICES from engine_env.", "Add --no-such-flag to engine_args."
+    for text in (unset, unknown, "Set kv_transfer=no."):
         assert refused(tmp_path, [*lines(text)], "vllm")
     assert unparsed("deploy plan --prob") and unparsed("deploy plann x.ini") and not unparsed("deploy up")

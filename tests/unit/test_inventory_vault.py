@@ -131,18 +131,8 @@ def deploy(*words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def plan(inventory: Path, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-    settings = [
-        "-e",
-        "model_source=demo",
-        "-e",
-        "model=headfirst-demo",
-        "-e",
-        "engine_device=cpu",
-        "-e",
-        "engine_image_source=build",
-        "-e",
-        "cpu_cores=0-3",
-    ]
+    demo = "model_source=demo model=headfirst-demo engine_device=cpu engine_image_source=build cpu_cores=0-3"
+    settings = [word for setting in demo.split() for word in ("-e", setting)]
     return deploy("plan", str(inventory), "--json", *settings, *words, typed=typed)
 
 
