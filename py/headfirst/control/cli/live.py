@@ -19,8 +19,8 @@ from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
     from headfirst.control.deployment.verbs.events import ReplicaEvent
+    from headfirst.control.live import status_types as types
     from headfirst.control.live.load import EngineLoad
-    from headfirst.control.live.status_types import ClusterStatus, ReplicaStatus, RoutedReplica, Supervision
 
 
 @verb("deploy status cluster.ini --json", "service", "json")
@@ -180,7 +180,7 @@ def _event(event: ReplicaEvent, console: Terminal, *, several: bool, log: bool) 
         console.print(f"    | {escape(line)}")
 
 
-def print_status(status: ClusterStatus, inventory: str, console: Console, *, arguments: bool) -> None:
+def print_status(status: types.ClusterStatus, inventory: str, console: Console, *, arguments: bool) -> None:
     """A table of each replica's ranks, then a line for each router and the chat page."""
     from headfirst.decide.plan.capabilities import sentence
 
@@ -195,15 +195,14 @@ def print_status(status: ClusterStatus, inventory: str, console: Console, *, arg
             console.print(escape(f"{name}{told.sentence}"), soft_wrap=True)
     for router in status.routers:
         workers = [_worker(worker) for worker in router.replicas]
-        what = f"router of {router.service}"
-        _line(console, what, router.url, router.ready, ", ".join(workers) or router.state, router.problem)
+        _line(console, f"router of {router.service}", router, ", ".join(workers) or router.state)
     if page := status.webui:
-        _line(console, "chat page", page.url, page.ready, page.state, page.problem)
+        _line(console, "chat page", page, page.state)
     if not all(replica.ready for replica in status.replicas):
         console.print(f"Why: deploy diagnose {escape(inventory)}", soft_wrap=True)
 
 
-def _replica(replica: ReplicaStatus, console: Console, *, alone: bool) -> None:
+def _replica(replica: types.ReplicaStatus, console: Console, *, alone: bool) -> None:
     if not alone:
         role = f", {replica.role}" if replica.role else ""
         console.print(f"[bold]{escape(replica.service)}, replica {replica.index}{role}[/]")
@@ -218,26 +217,19 @@ def _replica(replica: ReplicaStatus, console: Console, *, alone: bool) -> None:
             escape(rank.image or ""),
         )
     console.print(table)
-    _line(
-        console,
-        "engine",
-        replica.engine.url,
-        replica.engine.ready,
-        ", ".join(replica.engine.models),
-        replica.engine.problem,
-    )
+    _line(console, "engine", replica.engine, ", ".join(replica.engine.models))
     if replica.supervisor:
         console.print(escape(_supervision(replica.supervisor)), soft_wrap=True)
     if replica.engine.ready:
         console.print(f"load    {_load(replica.engine.load)}", soft_wrap=True)
 
 
-def _worker(worker: RoutedReplica) -> str:
+def _worker(worker: types.RoutedReplica) -> str:
     requests = "" if worker.requests is None else f", {worker.requests} requests"
     return f"{worker.url} {worker.state}{requests}"
 
 
-def _supervision(supervision: Supervision) -> str:
+def _supervision(supervision: types.Supervision) -> str:
     """The phase, since when, and how often and why the replica was started again."""
     since = "" if supervision.for_s is None else f" for {duration(supervision.for_s)}"
     parts = [supervision.phase.replace("_", " ") + since]
@@ -249,15 +241,17 @@ def _supervision(supervision: Supervision) -> str:
     return "supervisor  " + "; ".join(parts)
 
 
-def _arguments(replica: ReplicaStatus, console: Console) -> None:
+def _arguments(replica: types.ReplicaStatus, console: Console) -> None:
     for rank in replica.ranks:
         if rank.argv:
             console.print(f"rank {rank.rank}  {escape(shlex.join(rank.argv))}", soft_wrap=True)
 
 
-def _line(console: Console, what: str, url: str, ready: bool, more: str, problem: str | None) -> None:
-    mark = "[green]ready[/]" if ready else "[red]not ready[/]"
-    console.print(f"{what}  {url}  {mark}  {escape(problem or more)}", soft_wrap=True)
+def _line(
+    console: Console, what: str, part: types.EngineStatus | types.RouterStatus | types.WebuiStatus, more: str
+) -> None:
+    mark = "[green]ready[/]" if part.ready else "[red]not ready[/]"
+    console.print(f"{what}  {part.url}  {mark}  {escape(part.problem or more)}", soft_wrap=True)
 
 
 def _load(load: EngineLoad | None) -> str:
