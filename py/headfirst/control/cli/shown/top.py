@@ -126,8 +126,8 @@ class Top(App[None]):
             for column in GPU_COLUMNS:
                 self.query_one("#ranks", DataTable).add_column(f"{column} ", key=column)
         self.query_one("#problems", Static).update(_problems(replicas, ranks))
-        self.query_one("#summary", Static).update(self._summary(replicas, ranks))
         by = (*REPLICA_COLUMNS, *self._rank_columns)[self._sorted]
+        self.query_one("#summary", Static).update(self._summary(replicas, ranks, by))
         in_ranks = self._sorted >= len(REPLICA_COLUMNS)
         several = len({row.service for row in self._shown.replicas}) > 1
         rows = [_replica(row, several=several) for row in replicas]
@@ -135,13 +135,12 @@ class Top(App[None]):
         shown = [_rank(row, several=several)[: len(self._rank_columns)] for row in ranks]
         self._fill("ranks", self._rank_columns, shown, by if in_ranks else None)
 
-    def _summary(self, replicas: Sequence[ReplicaRow], ranks: Sequence[RankRow]) -> str:
+    def _summary(self, replicas: Sequence[ReplicaRow], ranks: Sequence[RankRow], by: str) -> str:
         loads = [row.load for row in replicas if row.load]
         running = sum(row.state == "running" for row in ranks)
-        order = (*REPLICA_COLUMNS, *self._rank_columns)[self._sorted]
         return for_terminal(
             f"{self._cluster}: {self._service or 'all services'}, {running} of {len(ranks)} ranks run, "
-            f"{_total(loads)}; sorted by {order}{' (reversed)' if self._reversed else ''}"
+            f"{_total(loads)}; sorted by {by}{' (reversed)' if self._reversed else ''}"
         )
 
     def _fill(
