@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,16 +58,12 @@ def joined(results: Sequence[RunResult]) -> RunResult:
         changed.update(result.changed)
         for stage in result.stages:
             seconds[stage.stage] = seconds.get(stage.stage, 0.0) + stage.seconds
-    return RunResult(
-        ok=all(result.ok for result in results),
-        cancelled=any(result.cancelled for result in results),
+    return replace(
+        results[-1],
         changed=dict(changed),
-        failed=[failure for result in results for failure in result.failed],
-        unreachable=[failure for result in results for failure in result.unreachable],
         findings=[finding for result in results for finding in result.findings],
         stages=[StageTime(stage, time) for stage, time in seconds.items()],
         seconds=sum(result.seconds for result in results),
-        log_file=results[-1].log_file,
         silent=[failure for result in results for failure in result.silent],
         stats={key: value for result in results for key, value in result.stats.items()},
     )
