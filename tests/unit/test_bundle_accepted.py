@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -49,7 +50,7 @@ def accept(
     """What `deploy up --bundle` of the cluster `user` does with it before any host is asked."""
     request = BundleRequest([path], signers(key) if key else None, unsigned=key is None, older=older)
     bundled = looked_at(request, cluster(user), ())
-    proven(bundled, PlainReporter(), check=check)
+    proven(bundled, PlainReporter(sys.stdout), check=check)
     return bundled
 
 

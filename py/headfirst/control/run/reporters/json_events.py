@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import sys
 from datetime import datetime, timezone
 from typing import Any, TextIO
 
@@ -29,8 +28,8 @@ def event_fields(kind: type[Any]) -> list[str]:
 class JsonReporter(Reporter):
     """Writes each event as `{"event": …, "time": RFC 3339 UTC, …fields}` and flushes it."""
 
-    def __init__(self, out: TextIO | None = None) -> None:
-        self._out = out or sys.stdout
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
 
     def handle(self, event: Event) -> None:
         """Write one line."""

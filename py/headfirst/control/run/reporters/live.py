@@ -18,7 +18,6 @@ from rich.text import Text
 from headfirst.control.run import events
 from headfirst.control.run.amounts import amount, duration, speed
 from headfirst.control.run.reporters.reporter import STILL_S, Reporter
-from headfirst.control.terminal import Terminal
 
 
 class HostActivity(Enum):
@@ -98,8 +97,8 @@ _BAR_WIDTH = 20
 class LiveReporter(Reporter):
     """Draws the board about ten times a second; lines about what ended scroll away above it."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Terminal()
+    def __init__(self, console: Console) -> None:
+        self._console = console
         self._board = ProgressBoard()
         self._spinner = Spinner("dots")
         self._live = Live(console=self._console, auto_refresh=False, transient=True)

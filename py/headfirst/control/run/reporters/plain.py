@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
@@ -18,9 +17,8 @@ PROGRESS_EVERY_S = 5.0
 class PlainReporter(Reporter):
     """Writes one line for a stage, a change, a failure, and for long work."""
 
-    def __init__(self, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._out = out or sys.stdout
-        self._clock = clock
+    def __init__(self, out: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._out, self._clock = out, clock
         self._spoke: dict[str, float] = {}
         self._running: dict[str, tuple[events.TaskStarted, float]] = {}
         self._last: dict[str, tuple[events.Progress, float]] = {}
