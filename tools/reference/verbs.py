@@ -115,19 +115,14 @@ def _argparse(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def _action(action: argparse.Action) -> str:
-    value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
-    names = (
-        ", ".join(f"`{name}{value}`" for name in action.option_strings)
-        or f"`{action.metavar or action.dest.upper()}`"
-    )
+    word = action.metavar or action.dest.upper()
+    value = "" if action.nargs == 0 else f" {word}"
+    names = ", ".join(f"`{name}{value}`" for name in action.option_strings) or f"`{word}`"
     text = _sentence((action.help or "") % {"default": action.default})
     if action.choices:
         text = f"{text} One of {', '.join(f'`{choice}`' for choice in action.choices)}.".strip()
-    default = (
-        ""
-        if action.default in (None, False, "", argparse.SUPPRESS) or action.default == []
-        else f"`{action.default}`"
-    )
+    has_default = action.default not in (None, False, "", argparse.SUPPRESS, [])
+    default = f"`{action.default}`" if has_default else ""
     default = "required" if action.required and action.option_strings else default
     return f"| {cell(names)} | {cell(default)} | {cell(text)} |"
 
