@@ -93,10 +93,8 @@ def _confirm(target: DownTarget, *, yes: bool) -> None:
             "--data deletes weights and chats, and there is no terminal for a prompt",
             hint="Add --yes to confirm.",
         )
-    if (
-        typer.prompt(f"Type the cluster's name ({name}) to delete them", default="", show_default=False)
-        != name
-    ):
+    typed = typer.prompt(f"Type the cluster's name ({name}) to delete them", default="", show_default=False)
+    if typed != name:
         raise HeadfirstError(
             "nothing was changed: the name was not typed", hint="Without --data the files stay."
         )
