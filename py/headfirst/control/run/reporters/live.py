@@ -181,9 +181,8 @@ class LiveReporter(Reporter):
     def _work(self, row: ProgressRow, now: float) -> tuple[RenderableType, RenderableType]:
         if row.progress is not None:
             return _long_work(row.progress, now - row.at)
-        seconds = (
-            duration(now - row.since) if row.state is HostActivity.WORKING and now - row.since >= 1 else ""
-        )
+        spent = now - row.since
+        seconds = duration(spent) if row.state is HostActivity.WORKING and spent >= 1 else ""
         return Text(row.text, style=row.state.value), Text(seconds, style="dim")
 
 
