@@ -123,11 +123,6 @@ class RankWatch:
             raise AnsibleActionFail(what) from None
 
 
-def not_started(host: str, rank: int, error: str, log: Profile) -> str:
-    """Why a rank whose container did not start ended, for a person."""
-    return explain([_not_started(host, rank, error, log)])[2]
-
-
 def _until_news(board: RankBoard, rank: int, seconds: float) -> None:
     """Return after `seconds`, or as soon as another rank has ended or rank 0 serves."""
     end = time.monotonic() + seconds
@@ -144,7 +139,8 @@ def _settled(kinds: Collection[int], ranks: int) -> bool:
     return worst in (DIED, UNREACHABLE, LATE) or (worst == READY and len(kinds) == ranks)
 
 
-def _not_started(host: str, rank: int, error: str, log: Profile) -> RankVerdict:
+def not_started(host: str, rank: int, error: str, log: Profile) -> RankVerdict:
+    """Return the verdict on a rank whose container did not start."""
     rule = log.match(error)
     means, fix = (
         rule.words(error, log.facts) if rule else ("", "Correct that, then run the same command again.")

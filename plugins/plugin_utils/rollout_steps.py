@@ -14,7 +14,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.rollout import C
 from ansible_collections.headfirst.serving.plugins.plugin_utils import rank_watch, rollout_report
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
 from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import report
-from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import RankBoard
+from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import RankBoard, explain
 
 CONTAINER = "headfirst.serving.container"
 GENERATIONS = "headfirst.serving.container_generations"
@@ -159,8 +159,8 @@ class HostSteps:
             if self._args["engine_log"] is None:
                 raise
             log = profile(self._args["engine_log"])
-            text = rank_watch.not_started(self._host, self._rank, error.message, log)
-            raise AnsibleActionFail(text) from None
+            verdict = rank_watch.not_started(self._host, self._rank, error.message, log)
+            raise AnsibleActionFail(explain([verdict])[2]) from None
 
     def _wait_step(self, step: Step) -> None:
         if self._check:

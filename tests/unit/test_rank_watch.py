@@ -163,10 +163,10 @@ def test_when_the_board_decides(kinds: list[int], settled: bool) -> None:
 
 def test_why_a_container_did_not_start_is_named() -> None:
     error = "500 Server Error (failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=all)"
-    verdict = rank_watch._not_started("node2", 1, error, LOG)
+    verdict = rank_watch.not_started("node2", 1, error, LOG)
     assert error in verdict.state and "description of the GPUs" in verdict.state
     assert "nvidia-ctk cdi generate" in verdict.symptoms[0].fix
-    unknown = rank_watch._not_started("node2", 1, "no such thing.", LOG)
+    unknown = rank_watch.not_started("node2", 1, "no such thing.", LOG)
     assert (unknown.state, unknown.symptoms[0].fix) == (
         "its container did not start: no such thing",
         "Correct that, then run the same command again.",
