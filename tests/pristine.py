@@ -56,7 +56,7 @@ class Pristine:
 
     def write(self, files: dict[str, str | bytes]) -> None:
         """Write files below the root, mode 0644."""
-        data = host_settings.archive({name.lstrip("/"): (text, 0o644) for name, text in files.items()})
+        data = host_settings.archive({name.lstrip("/"): (text, 0o644, 0) for name, text in files.items()})
         self._container.put_archive("/", data)
 
 

@@ -43,7 +43,7 @@ def test_lists_are_fetched_before_a_machine_without_archives_is_given_up(
 
 
 def test_a_secret_keeps_its_mode_and_owner() -> None:
-    data = host_settings.archive({"etc/pip.conf": ("password", 0o600)}, uid=1000)
+    data = host_settings.archive({"etc/pip.conf": ("password", 0o600, 1000)})
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         (member,) = tar.getmembers()
         assert (member.name, member.mode, member.uid, member.gid) == ("etc/pip.conf", 0o600, 1000, 1000)

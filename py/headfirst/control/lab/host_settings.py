@@ -32,6 +32,9 @@ _PATHS = (
 )
 
 
+NodeFile = tuple[str | bytes, int, int]
+"""Content, mode and owner."""
+
 RECORD = "etc/headfirst-lab/settings.json"
 """Where a node keeps which settings it was given: their fingerprint, and the files that carry them."""
 
@@ -42,20 +45,16 @@ class MachineSettings:
 
     fingerprint: str
     left_out: tuple[str, ...]
-    # Path below the root -> (content, mode, owner).
-    _node_files: Mapping[str, tuple[str | bytes, int, int]] = field(repr=False)
+    _node_files: Mapping[str, NodeFile] = field(repr=False)
 
     def archives(self) -> list[bytes]:
         """Tar archives to unpack at a node's root. May ask for root: some files here are root's alone."""
-        by_owner: dict[int, dict[str, tuple[str | bytes, int]]] = {}
-        for path, (content, mode, owner) in self._node_files.items():
-            by_owner.setdefault(owner, {})[path] = (content, mode)
-        archives = [archive(files, uid=owner) for owner, files in by_owner.items()]
+        archives = [archive(self._node_files)]
         if existing := [path for path in _PATHS if Path("/", path).exists()]:
             argv = as_root(["tar", "-C", "/", "-c", "--dereference", *existing])
             archives.append(subprocess.run(argv, capture_output=True, check=True).stdout)
         record = {"fingerprint": self.fingerprint, "files": sorted(_files_in(archives))}
-        return [*archives, archive({RECORD: (json.dumps(record), 0o644)})]
+        return [*archives, archive({RECORD: (json.dumps(record), 0o644, 0)})]
 
 
 def collect() -> MachineSettings:
@@ -64,7 +63,7 @@ def collect() -> MachineSettings:
     Raises NotReadyError where apt on this machine has no Debian or Ubuntu archive.
     """
     for_apt = node_apt.for_node(apt.acquire())
-    node_files: dict[str, tuple[str | bytes, int, int]] = {
+    node_files: dict[str, NodeFile] = {
         "etc/apt/sources.list.d/headfirst-host.list": ("\n".join(apt.sources()) + "\n", 0o644, 0),
         # A proxy's address may carry a password.
         "etc/apt/apt.conf.d/30headfirst-host": (for_apt.conf, 0o600, 0),
@@ -83,14 +82,14 @@ def collect() -> MachineSettings:
     return MachineSettings(digest.hexdigest()[:16], (*for_apt.left_out, *pip.left_out), node_files)
 
 
-def archive(files: Mapping[str, tuple[str | bytes, int]], uid: int = 0) -> bytes:
-    """A tar archive of path -> (content, mode), all owned by `uid`."""
+def archive(files: Mapping[str, NodeFile]) -> bytes:
+    """A tar archive of files by path."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path, (content, mode) in files.items():
+        for path, (content, mode, owner) in files.items():
             member = tarfile.TarInfo(path)
             data = content.encode() if isinstance(content, str) else content
-            member.size, member.mode, member.uid, member.gid = len(data), mode, uid, uid
+            member.size, member.mode, member.uid, member.gid = len(data), mode, owner, owner
             tar.addfile(member, io.BytesIO(data))
     return buffer.getvalue()
 

@@ -101,7 +101,7 @@ def create(client: docker.DockerClient, lab: Lab, node: LabNode, image: str) -> 
 
 def start(container: Container, public_key: str, settings: list[bytes]) -> None:
     """Gives a stopped node its key and the machine's settings, and boots it."""
-    key = archive({f"home/{USER}/.ssh/authorized_keys": (public_key, 0o600)}, uid=USER_ID)
+    key = archive({f"home/{USER}/.ssh/authorized_keys": (public_key, 0o600, USER_ID)})
     try:
         for data in (*settings, key):
             container.put_archive("/", data)
