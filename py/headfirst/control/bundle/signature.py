@@ -21,12 +21,7 @@ def sign(data: bytes, key: Path, *, namespace: str = NAMESPACE) -> bytes:
     """
     if not key.is_file():
         raise InputError(f"no such key: {key}", where="--sign", hint="Make one: ssh-keygen -t ed25519")
-    done = subprocess.run(
-        [_ssh_keygen(), "-Y", "sign", "-f", str(key), "-n", namespace],
-        input=data,
-        capture_output=True,
-        check=False,
-    )
+    done = _ask("sign", "-f", str(key), "-n", namespace, data=data)
     if done.returncode != 0:
         raise InputError(f"ssh-keygen cannot sign with {key}: {_last(done.stderr)}", where="--sign")
     return done.stdout
