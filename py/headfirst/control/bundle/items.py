@@ -57,8 +57,7 @@ def hashes(items: Items, advance: Advance) -> dict[str, str]:
     """The sha256 of each item by path. Equal parts of files are read once."""
     total, done = sum(item.size for item in items.values()), 0
     item_digests: dict[Item, str] = {}
-    digests = {}
-    for path, item in items.items():
+    for item in items.values():
         if item not in item_digests:
             digest, read = hashlib.sha256(), 0
             for chunk in item.chunks():
@@ -68,5 +67,4 @@ def hashes(items: Items, advance: Advance) -> dict[str, str]:
             item_digests[item] = digest.hexdigest()
         done += item.size
         advance("hashing", done, total)
-        digests[path] = item_digests[item]
-    return digests
+    return {path: item_digests[item] for path, item in items.items()}
