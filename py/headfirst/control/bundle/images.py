@@ -80,7 +80,7 @@ def pulled(folder: Path, name: str, advance: Advance) -> tuple[Path, str]:
     from docker.errors import APIError, DockerException
 
     advance(f"pulling {name}", 0, 0)
-    client = engine.ensure(lambda what, done, total: advance(what, done, total))
+    client = engine.ensure(advance)
     try:
         for event in client.api.pull(name, platform=_PLATFORM, stream=True, decode=True):
             if "error" in event:
