@@ -5,9 +5,9 @@ Every thread here is a daemon: one that still waits for a silent hub does not ho
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -83,15 +83,13 @@ def in_parallel(work: Callable[[_Item], _T], items: Sequence[_Item], threads: in
     """The results in the order of the items; the first error, after which no further item is begun."""
     results: dict[int, _T] = {}
     errors: list[BaseException] = []
-    waiting_indices: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for index in range(len(items)):
-        waiting_indices.put(index)
+    waiting_indices = deque(range(len(items)))
 
     def run() -> None:
         while not errors:
             try:
-                index = waiting_indices.get_nowait()
-            except queue.Empty:
+                index = waiting_indices.popleft()
+            except IndexError:
                 return
             try:
                 results[index] = work(items[index])
