@@ -57,6 +57,10 @@ class KernelLine(_NodeValue):
     text: _Text
 
 
+def _kernel_line(pair: Any) -> Any:
+    return dict(zip(("at", "text"), pair, strict=False)) if isinstance(pair, (list, tuple)) else pair
+
+
 def _fields(row: Any) -> Any:
     return {name: row.get(name) for name in GPU_FIELDS} if isinstance(row, dict) else row
 
@@ -80,18 +84,12 @@ class NodeAnswer(_NodeValue):
     """Everything of one node."""
 
     engine: EngineContainer | ContainerProblem | None
-    kernel: Annotated[
-        list[Annotated[KernelLine, BeforeValidator(lambda pair: _kernel_line(pair))]], Field(max_length=4096)
-    ]
+    kernel: Annotated[list[Annotated[KernelLine, BeforeValidator(_kernel_line)]], Field(max_length=4096)]
     driver: Driver
     hcas: Annotated[list[_Name], Field(max_length=1024)]
     health: Reply | None
     metrics: Reply | None
     probe: Reply | None
-
-
-def _kernel_line(pair: Any) -> Any:
-    return dict(zip(("at", "text"), pair, strict=False)) if isinstance(pair, (list, tuple)) else pair
 
 
 def decode(sent: bytes, *, where: str) -> Any:
