@@ -127,14 +127,12 @@ class Case:
             return "not supported", error.what, error.hint or ""
         except NotCalledCase as error:
             return "not called", error.what, ""
-        except RefusedRequest as error:
-            if error.status in REFUSALS:
+        except FailedCase as error:
+            if isinstance(error, RefusedRequest) and error.status in REFUSALS:
                 if api.target.task not in self.tasks:
                     return "not supported", f"a {api.target.task} service; {error.what}", ""
                 if self.refusal and re.search(self.refusal, error.message, re.IGNORECASE):
                     return "not supported", error.what, ""
-            return "failed", error.what, error.hint or ""
-        except FailedCase as error:
             return "failed", error.what, error.hint or ""
 
 
