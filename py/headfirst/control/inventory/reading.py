@@ -162,14 +162,12 @@ def role_values(
 def _host(answer: Mapping[str, Any], prefix: str) -> HostReading:
     of_roles = answer["of_roles"]
     defaults = {name: role_options()[name]["default"] for name in _ROLE_VALUES}
-    role_values = {
-        name: default if of_roles.get(name) is None else of_roles[name] for name, default in defaults.items()
-    }
+    stated = {name: of_roles[name] for name in _ROLE_VALUES if of_roles.get(name) is not None}
     return HostReading(
         answer["where"],
         _plain(answer["where"], prefix),
         _plain(answer["values"], prefix),
-        role_values,
+        defaults | stated,
         frozenset(answer["used"]),
         answer["login"],
         tuple(answer["urls"]),
