@@ -191,7 +191,7 @@ def test_a_node_that_dies_at_start_is_told_with_its_last_words(bench: Bench) -> 
     broken = bench.containers()["node1"]
     broken.stop()
     script = "#!/bin/sh\necho the disk has gone\nexit 7\n"
-    broken.put_archive("/", nodes.archive({"usr/local/sbin/headfirst-node-init": (script, 0o755)}))
+    broken.put_archive("/", nodes.archive({"usr/local/sbin/headfirst-node-init": (script, 0o755, 0)}))
     with pytest.raises(NotReadyError, match=r"(?s)node1: .*exit code 7.*the disk has gone"):
         bench.up()
     nodes.remove(broken)
