@@ -24,7 +24,7 @@ from headfirst.decide.engines.base import (
     Values,
     without_images,
 )
-from headfirst.decide.engines.lmdeploy import backend, draft, host_memory, launch, layout, lora, memory
+from headfirst.decide.engines.lmdeploy import backend, draft, launch, layout, lora, memory
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -158,7 +158,7 @@ def engine(answers: Answers) -> Engine:
         draft_needs=draft.needs,
         named_draft=draft.named,
         memory_use=memory.memory_use,
-        host_memory=host_memory.host_memory,
+        host_memory=memory.host_memory,
         launch=partial(launch.launch, answers),
         variable_aliases={
             "MASTER_ADDR": "LMDEPLOY_DIST_MASTER_ADDR",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from headfirst.decide.engines.base import MemoryFraction, MemoryUse, Values, cuda_overhead, room_by_token
 from headfirst.decide.engines.drafts import token_bytes
+from headfirst.decide.engines.host_memory import HostRequest, KeptMemory, connectors
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.lmdeploy import draft, lora
 from headfirst.decide.engines.lmdeploy.layout import attention_tensor
@@ -28,6 +29,17 @@ _BITS = {"4": (4, 4), "8": (8, 8), "16": (8, 8), "17": (8, 8), "42": (4, 2)}
 _NAMES = {"int4": "4", "int8": "8", "fp8": "16", "fp8_e4m3": "16", "fp8_e5m2": "17", "turbo_quant": "42"}
 # Two-byte scales and zero points that a head has for each token.
 _SCALES = {"4": 4, "8": 4, "42": 3}
+# 0.18.0, pytorch/kv_connector/mooncake/store/data.py; the sizes are in a file that is not read.
+_MOONCAKE_NOTE = (
+    "--kv-transfer-config: each rank keeps global_segment_size and local_buffer_size of Mooncake's file in "
+    "host memory, 4 GiB each by default, which the plan does not count."
+)
+
+
+def host_memory(request: HostRequest) -> KeptMemory:
+    """A note on Mooncake's store, which alone keeps anything in the host's memory."""
+    stores = any(connectors(request.values.get("kv_transfer_config")))
+    return KeptMemory(notes=(_MOONCAKE_NOTE,) if stores else ())
 
 
 def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Values) -> MemoryUse:
