@@ -65,9 +65,19 @@ def ids() -> list[str]:
     return list(_entries())
 
 
-def resolved(id: str) -> dict[str, Any]:
-    """The entry of an id of `ids`, with what it takes from its base."""
-    return _resolved(id, _entries())
+def resolved(id: str, entries: Mapping[str, dict[str, Any]] | None = None) -> dict[str, Any]:
+    """The entry of an id of `ids`, with what it takes from its base: of a built-in entry the built-in base.
+
+    `entries`: those to look in, where these are not all.
+    """
+    entries = _entries() if entries is None else entries
+    entry = entries[id]
+    if "same_as" not in entry:
+        return entry
+    shipped = entry is built_in().get(id)
+    bases = built_in() if shipped else {**built_in(), **entries}
+    base = {name: value for name, value in resolved(entry["same_as"], bases).items() if name not in _OF_ONE}
+    return {**base, **entry, "config": {**base["config"], **entry.get("changes", {})}}
 
 
 def nearest(id: str) -> list[str]:
@@ -129,17 +139,6 @@ def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> 
     if files:
         return described
     return described.model_copy(update={"shards": _shards(weights, described.total_bytes)})
-
-
-def _resolved(id: str, entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """The entry with what it takes from its base: of a built-in entry the built-in base."""
-    entry = entries[id]
-    if "same_as" not in entry:
-        return entry
-    shipped = entry is built_in().get(id)
-    bases = built_in() if shipped else {**built_in(), **entries}
-    base = {name: value for name, value in _resolved(entry["same_as"], bases).items() if name not in _OF_ONE}
-    return {**base, **entry, "config": {**base["config"], **entry.get("changes", {})}}
 
 
 def _sizes(described: Checkpoint, weights: dict[str, Any]) -> dict[str, Any]:
