@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headfirst.common.errors import InputError
-from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.cluster.types import Service
 from headfirst.decide.engines import drafts, presets
 from headfirst.decide.engines.base import DraftRequest, Engine, Values
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import GENERATING, Task
 from headfirst.decide.plan.types import ChosenArgument, DraftModel
-from headfirst.decide.plan.weights.decide import draft_model, draft_time
+from headfirst.decide.plan.weights.decide import draft_model
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,6 @@ def refuse_task(service: Service, task: Task) -> None:
             where=service.given.get("draft_model"),
             hint="Remove draft_model.",
         )
-
-
-def timed(cluster: Cluster, service: Service, draft: DraftModel | None) -> DraftModel | None:
-    """The draft with the time that it takes to every node."""
-    if draft is None or service.draft is None:
-        return draft
-    return draft.model_copy(update={"time": draft_time(cluster, service, draft, service.draft)})
 
 
 _NOT_COUNTED = (

@@ -13,7 +13,6 @@ from headfirst.decide.model.task import Task
 from headfirst.decide.plan import (
     capabilities,
     contents,
-    drafting,
     images,
     judgement,
     pool,
@@ -27,7 +26,7 @@ from headfirst.decide.plan.front import router
 from headfirst.decide.plan.host import memory
 from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.weights import layers, precision
-from headfirst.decide.plan.weights.decide import adapters, decide
+from headfirst.decide.plan.weights.decide import adapters, decide, timed_draft
 
 
 def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.PlannedService:
@@ -63,7 +62,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         layers.joined([layers.by_host(part.service, engine, checkpoint, part.layout) for part in pools]),
         convert=main.precision.convert_to_bf16,
     )
-    draft = drafting.timed(cluster, service, main.drafts.model)
+    draft = timed_draft(cluster, service, main.drafts.model)
     launchings = [
         Launching(
             service=part.service,

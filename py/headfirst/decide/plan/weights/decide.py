@@ -23,7 +23,6 @@ from headfirst.decide.plan.types import (
     Weights,
     WeightsMember,
     WeightsShare,
-    WeightsTime,
 )
 from headfirst.decide.plan.weights import layers, placement
 from headfirst.decide.plan.weights.duration import WeightsWork, connections, estimate, rates
@@ -229,15 +228,18 @@ def draft_model(settings: ServiceSettings, known: Checkpoint | None) -> DraftMod
     )
 
 
-def draft_time(cluster: Cluster, service: Service, draft: DraftModel, checkpoint: Checkpoint) -> WeightsTime:
-    """Until every node has proven its copy of the draft, which is brought after the model."""
-    from_hub, hosts = draft.from_hub, service.hosts
+def timed_draft(cluster: Cluster, service: Service, draft: DraftModel | None) -> DraftModel | None:
+    """The draft with the time until every node has proven its copy, which is brought after the model."""
+    checkpoint, hosts = service.draft, service.hosts
+    if draft is None or checkpoint is None:
+        return draft
     job = WeightsWork(
         source_bytes=checkpoint.total_bytes,
         served_bytes=checkpoint.total_bytes,
         largest_shard_bytes=checkpoint.largest_shard_bytes,
         nodes=1 if _has_one_folder(service) else len(hosts),
         convert=False,
-        from_hub=from_hub,
+        from_hub=draft.from_hub,
     )
-    return estimate(job, rates(hosts, cluster.settings.download_rate, from_hub=from_hub, convert=False))
+    line_rates = rates(hosts, cluster.settings.download_rate, from_hub=draft.from_hub, convert=False)
+    return draft.model_copy(update={"time": estimate(job, line_rates)})
