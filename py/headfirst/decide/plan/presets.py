@@ -21,7 +21,7 @@ from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan.sizing import ways
-from headfirst.decide.plan.sizing.fit import CERTAIN, memory
+from headfirst.decide.plan.sizing.fit import CERTAIN, memory_of
 from headfirst.decide.plan.types import ChosenArgument
 
 
@@ -47,6 +47,11 @@ class Situation:
     draft_arguments: tuple[ChosenArgument, ...] = ()  # what draft_model needs
     image: str = ""  # "": not known
     by_default: bool = False
+
+    def effective(self, words: Sequence[str]) -> tuple[Layout, Mapping[str, Any]]:
+        """The layout and the values with these arguments before those of the user."""
+        values = self.engine.check_arguments([*words, *self.user_arguments]).values
+        return self.engine.layout(self.layout.tensor, self.layout.pipeline, values), values
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ class _Selection:
 
     def apply(self, rule: ArgumentRule) -> None:
         """Choose the rule's arguments, offer them, or state why neither."""
-        why = _unmet(rule, self._situation, self._layout())
+        why = _unmet(rule, self._situation, self._situation.effective(self.words)[0])
         if why is not None:
             if why:
                 self._unmet.append((rule, why))
@@ -174,12 +179,6 @@ class _Selection:
         """The rule's arguments as words, and as the engine reads them."""
         words = presets.words(_filled(rule, self._situation))
         return words, self._situation.engine.check_arguments(words).values
-
-    def _layout(self) -> Layout:
-        """The layout with the arguments so far."""
-        engine, sizes = self._situation.engine, self._situation.layout
-        values = engine.check_arguments([*self.words, *self._situation.user_arguments]).values
-        return engine.layout(sizes.tensor, sizes.pipeline, values)
 
 
 def _unmet(rule: ArgumentRule, situation: Situation, layout: Layout) -> str | None:
@@ -290,12 +289,9 @@ def _certainty(situation: Situation, chosen: Sequence[str]) -> int:
     """That of the memory; the highest where it is not known."""
     if situation.gpu is None:
         return CERTAIN
-    engine, layout = situation.engine, situation.layout
-    values = engine.check_arguments([*chosen, *situation.user_arguments]).values
-    effective = engine.layout(layout.tensor, layout.pipeline, values)
-    return memory(
-        situation.checkpoint, situation.gpu, effective, engine, dtype=situation.dtype, arguments=values
-    ).certainty
+    layout, values = situation.effective(chosen)
+    rank_memory = memory_of(situation.checkpoint, situation.gpu, situation.engine, dtype=situation.dtype)
+    return rank_memory(layout, values).certainty
 
 
 def _line(words: Sequence[str], why: str, rule: ArgumentRule) -> str:
