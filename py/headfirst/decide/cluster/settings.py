@@ -82,6 +82,7 @@ HIGHEST_PORT = 65535
 Port = Annotated[int, Field(ge=1, le=HIGHEST_PORT)]
 # Ports of a container that may run as any user.
 HighPort = Annotated[int, Field(ge=1024, le=HIGHEST_PORT)]
+Count = Annotated[int, Field(ge=1, le=1024)]  # of replicas, or of GPUs of each
 Rate = Annotated[int, BeforeValidator(_rate)]  # bytes a second
 Bytes = Annotated[str, BeforeValidator(_text), AfterValidator(values.memory)]
 ByteCount = Annotated[int, BeforeValidator(lambda value: values.memory_bytes(_text(value)))]
@@ -349,31 +350,27 @@ class ServiceSettings(Frozen):
         "engine, `auto` only where all of it fits.",
     )
     keep_fp8: bool = Field(False, description="Keep the FP8 checkpoint where it is converted to BF16.")
-    replicas: int | None = Field(
+    replicas: Count | None = Field(
         None,
-        ge=1,
-        le=1024,
         description="Copies of the service, each with its own hosts or GPUs, in the order of the "
         "inventory. Default: 1, or with gpus_per_replica as many as the GPUs allow.",
     )
-    gpus_per_replica: int | None = Field(
-        None, ge=1, le=1024, description="GPUs of each replica. Default: all GPUs of its hosts."
+    gpus_per_replica: Count | None = Field(
+        None, description="GPUs of each replica. Default: all GPUs of its hosts."
     )
-    prefill_replicas: int | None = Field(
+    prefill_replicas: Count | None = Field(
         None,
-        ge=1,
-        le=1024,
         description="Replicas that compute the prompts, beside decode_replicas, which compute the answers: "
         "docs/disaggregation.md. Instead of `replicas`.",
     )
-    decode_replicas: int | None = Field(
-        None, ge=1, le=1024, description="Replicas that compute the answers, beside prefill_replicas."
+    decode_replicas: Count | None = Field(
+        None, description="Replicas that compute the answers, beside prefill_replicas."
     )
-    prefill_gpus_per_replica: int | None = Field(
-        None, ge=1, le=1024, description="gpus_per_replica of the prefill replicas."
+    prefill_gpus_per_replica: Count | None = Field(
+        None, description="gpus_per_replica of the prefill replicas."
     )
-    decode_gpus_per_replica: int | None = Field(
-        None, ge=1, le=1024, description="gpus_per_replica of the decode replicas."
+    decode_gpus_per_replica: Count | None = Field(
+        None, description="gpus_per_replica of the decode replicas."
     )
     gpu_devices: Devices = Field(
         default_factory=list,
