@@ -23,6 +23,7 @@ from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.role_vars.weights import companion_vars, hub_tokens
 from headfirst.control.live.ssh_access.ssh import CommandOutput
 from headfirst.decide.cluster.settings import ServiceSettings
+from headfirst.decide.cluster.types import Service
 from headfirst.decide.plan.types import Plan, PlannedService
 from headfirst.decide.plan.weights.decide import adapters
 from pydantic import ValidationError
@@ -41,7 +42,7 @@ def test_where_each_adapter_comes_from_and_lies() -> None:
             "adapters": "a=org/lora-a b-2=/srv/lora c=org/lora-c@refs/pr/1 d=/srv/lora@2",
         }
     )
-    listed = adapters(settings, served_name="model", where=None)
+    listed = adapters(Service("m", settings, ()))
     assert [(one.name, one.source, one.id, one.revision, one.directory) for one in listed] == [
         ("a", "huggingface", "org/lora-a", None, "/data/adapters/a"),
         ("b-2", "path", "/srv/lora", None, "/data/adapters/b-2"),
@@ -52,7 +53,7 @@ def test_where_each_adapter_comes_from_and_lies() -> None:
 
 def test_beside_a_folder_an_adapters_hub_is_modelscope() -> None:
     settings = ServiceSettings.model_validate({"model_source": "path", "adapters": "a=org/lora"})
-    assert adapters(settings, served_name="model", where=None)[0].source == "modelscope"
+    assert adapters(Service("m", settings, ()))[0].source == "modelscope"
 
 
 @pytest.mark.parametrize(
@@ -76,10 +77,14 @@ def test_a_wrong_name_or_id_is_refused(value: str) -> None:
         ServiceSettings.model_validate({"adapters": value})
 
 
-def test_an_adapter_cannot_have_the_models_name() -> None:
-    settings = ServiceSettings.model_validate({"adapters": "chat=org/lora"})
-    with pytest.raises(InputError, match="has the name of the model"):
-        adapters(settings, served_name="chat", where=None)
+@pytest.mark.usefixtures("no_hub")
+def test_an_adapter_cannot_have_the_models_name(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.ini"
+    lines = [*INVENTORY.read_text().splitlines(), "served_model_name=chat", "adapters=chat=org/lora"]
+    path.write_text("\n".join(lines))
+    with pytest.raises(InputError, match="has the name of the model") as error:
+        prepare([path], [], probe=False)
+    assert error.value.where == f"{path}:{len(lines)}"
 
 
 def test_the_plan_lists_them_and_mounts_their_folders(monkeypatch: pytest.MonkeyPatch) -> None:

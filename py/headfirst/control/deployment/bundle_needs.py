@@ -49,5 +49,4 @@ def needs(cluster: Cluster, plan: Plan, values: Mapping[str, Any], hosts: HostSy
 
 def hub_adapters(service: Service) -> list[Adapter]:
     """The LoRA adapters that a bundle has; one in a folder stays on the head."""
-    listed = adapters(service.settings, served_name=service.served_model_name, where=None)
-    return [adapter for adapter in listed if adapter.from_hub]
+    return [adapter for adapter in adapters(service) if adapter.from_hub]

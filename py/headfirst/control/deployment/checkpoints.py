@@ -44,7 +44,7 @@ def read_models(
 
 def _with_companions(cluster: Cluster, service: Service, *, probe: bool) -> Service:
     configs = {}
-    for adapter in adapters(service.settings, served_name=service.served_model_name, where=None):
+    for adapter in adapters(service):
         config = service.adapters.get(adapter.name) or _adapter(cluster, service, adapter, probe=probe)
         if config is not None:
             configs[adapter.name] = config

@@ -33,12 +33,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
     """What is decided for the service, without advice. InputError for what cannot work."""
     settings = service.settings
     where = str(cluster.inventories[0])
-    lora = adapters(
-        settings,
-        served_name=service.served_model_name,
-        where=service.given.get("adapters"),
-        known=service.adapters,
-    )
+    lora = adapters(service)
     configs = {adapter.name: service.adapters.get(adapter.name) for adapter in lora}
     known = {"adapters": tuple(configs.values()), "draft": service.draft}
     engine, note = engines.of_service(service)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 from ansible_collections.headfirst.serving.plugins.module_utils.weight_sources import companion
 
@@ -12,7 +11,6 @@ from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import FetchMode, ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.cluster.values import pinned
-from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.drafting import kind_of_id
 from headfirst.decide.plan import trust
@@ -158,23 +156,18 @@ def _weights_job(
     )
 
 
-def adapters(
-    settings: ServiceSettings,
-    *,
-    served_name: str,
-    where: str | None,
-    known: Mapping[str, AdapterConfig] = MappingProxyType({}),
-) -> list[Adapter]:
-    """One entry an adapter, in the order of the inventory; `known` are those that were read.
+def adapters(service: Service) -> list[Adapter]:
+    """One entry an adapter, in the order of the inventory.
 
     A hub id comes from the model's own hub; beside a model that comes from none, from ModelScope. Raises
-    InputError at `where` for an adapter that has the model's own name in the API. The folder's name has the
-    revision, as that of a draft.
+    InputError for an adapter that has the model's own name in the API. The folder's name has the revision,
+    as that of a draft.
     """
-    if served_name in settings.adapters:
+    settings, known = service.settings, service.adapters
+    if service.served_model_name in settings.adapters:
         raise InputError(
-            f"the adapter {served_name} has the name of the model itself",
-            where=where,
+            f"the adapter {service.served_model_name} has the name of the model itself",
+            where=service.given.get("adapters"),
             hint="Requests name the model or an adapter: choose another name in adapters=.",
         )
     folder = f"{settings.weights_dir.rstrip('/')}/adapters"
