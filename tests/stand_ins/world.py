@@ -229,7 +229,13 @@ class _EngineHandler(_Handler):
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         known = self.engine.containers
         if words[0] == "images":
-            image = {"Id": IMAGE_ID, "RootFS": {"Layers": []}, "Created": "", "Config": {"Labels": {}}}
+            image = {
+                "Id": IMAGE_ID,
+                "RootFS": {"Layers": []},
+                "Created": "",
+                "Config": {"Labels": {}},
+                "Size": 1,
+            }
             self.reply(200, {**image, "RepoDigests": [], "RepoTags": []})
         elif words[0] == "info":
             self.reply(200, {"ServerVersion": "24.0.0", "Runtimes": {}, "Containers": len(known)})
