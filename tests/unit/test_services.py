@@ -10,7 +10,7 @@ from clusters import catalogued, read
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running import phases, playbooks
-from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.artifacts import Artifacts, builds
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_down, of_up
 from headfirst.control.deployment.running.role_vars.hosts import check_vars
@@ -276,6 +276,18 @@ def up(made: Cluster) -> list[phases.Phase]:
     secrets = Secrets().with_keys(service.name for service in made.services)
     files = Artifacts(Path("wheel"))
     return of_up(made, catalogued(made), secrets, files)
+
+
+def test_an_image_that_services_name_differently_is_made_once(tmp_path: Path) -> None:
+    hosts = "".join(f"[{name}]\nnode{name} ansible_host=192.0.2.{n}\n" for n, name in enumerate("abc", 1))
+    build = "engine_device=cpu\nengine_image_source=build\nengine_image=lab/sglang:v"
+    lines = [
+        f"[{name}:vars]\nmodel={SMALL}\nserved_model_name={name}\n{build}-{image}\n"
+        for name, image in zip("abc", "xyy", strict=True)
+    ]
+    made = read(tmp_path, f"{hosts}{''.join(lines)}{ALL}cpu_cores=0-15\n")
+    (of_engines,) = builds(made, catalogued(made))
+    assert of_engines.images == ["lab/sglang:v-x", "lab/sglang:v-y"]
 
 
 def test_one_replica_is_one_run(tmp_path: Path) -> None:

@@ -88,13 +88,15 @@ def registry_logins(cluster: Cluster) -> dict[str, str]:
 
 def builds(cluster: Cluster, plan: Plan) -> list[Build]:
     """The images of the plan that are made on this machine."""
-    of_engines = []
+    of_engines: dict[str, Build] = {}
     for planned in plan.services:
         service = cluster.service(planned.name)
         if service.settings.engine_image_source == "build":
             engine, _ = engines.of_service(service)
             recipe = images.recipe(service, engine)
-            of_engines.append(Build(f"image {recipe.tag}", recipe, [engine_image(planned)]))
+            made = of_engines.setdefault(recipe.tag, Build(f"image {recipe.tag}", recipe, []))
+            if engine_image(planned) not in made.images:
+                made.images.append(engine_image(planned))
     routers = [router.container for service in plan.services for router in service.routers]
     watching = plan.monitoring.containers if plan.monitoring else []
     built = [monitor.container for monitor in watching if monitor.image_source == "build"]
@@ -109,7 +111,7 @@ def builds(cluster: Cluster, plan: Plan) -> list[Build]:
         for part, recipe, containers in parts
         if containers and getattr(cluster.settings, f"{part}_image_source") == "build"
     ]
-    return [*of_engines, *others]
+    return [*of_engines.values(), *others]
 
 
 def packages(cluster: Cluster, plan: Plan) -> list[Package]:
